@@ -1,4 +1,4 @@
-"""Print statistics and checks of data files before training, like `agent-rl data check`.
+"""Check data files before training and print statistics, like `agent-rl data check`.
 
 python data_preprocess/check_data.py train.parquet test.parquet
 """

@@ -15,7 +15,7 @@ from agent_rl.rewards.scorers import SCORERS, score_now
 
 
 def trial(row: Mapping[str, Any]) -> str:
-    """Return why a row is omitted, or "" if it can be used for training."""
+    """Return the reason why a row is omitted, or "" if training can use the row."""
     info = {"data_source": row["data_source"], **row["extra_info"]}
 
     def passes(program: str) -> bool:

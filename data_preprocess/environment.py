@@ -1,4 +1,4 @@
-"""Write the rows of a recipe's environments as the recipe's files of training and validation."""
+"""Write the rows of a recipe's environments as the recipe's training and validation files."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Write JudgeBench, or preferences of your own, as files of rows."""
+"""Write JudgeBench, or your own preferences, as files of rows."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.preferences import PREFERENCE_PAIRS

@@ -1,6 +1,6 @@
 """Write BFCL, RLLA (ToolRL) or xLAM as files of rows.
 
-BFCL's answers must be next to its questions, as NAME_answers.json or possible_answer/NAME.
+BFCL's answers must be next to its questions, as NAME_answers.json or in possible_answer/NAME.
 """
 
 from agent_rl.data.conversion import run

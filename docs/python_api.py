@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def _sections(text: str) -> str:
         if head not in ("Args:", "Attributes:", "Raises:", "Returns:", "Yields:"):
             parts.append(part)
             continue
-        lines = inspect.cleandoc(body).splitlines()
+        lines = textwrap.dedent(body).splitlines()
         items = "\n".join(f"- {line}" if line[:1].strip() else f"  {line.strip()}" for line in lines if line.strip())
         whole = "\n".join(lines)
         parts.append(f"**{head}** {whole}" if head in ("Returns:", "Yields:") else f"**{head}**\n{items}")

@@ -1,4 +1,4 @@
-"""Agents: each has a file with its record `AGENT`; `episode` runs them, and `registry` finds them and the user's.
+"""Agents. The module of an agent defines the `AGENT` record; `registry` finds agents, and `episode` runs them.
 
 Nothing here may depend on an engine, an endpoint or verl: an episode uses only the `Policy` interface.
 """

@@ -1,4 +1,4 @@
-r"""Code as the action: a fenced Python block is executed, and its output is the observation (as in ReTool).
+r"""The policy acts with code: a fenced Python block is executed, and its output is the observation (as in ReTool).
 
     I count them.                        There are 25, so the answer is \boxed{25}.
     ```python
@@ -6,8 +6,8 @@ r"""Code as the action: a fenced Python block is executed, and its output is the
     ```
 
 The environment answers with a ```` ```output ```` block in a separate message. Several Python blocks in one turn are
-one program; blocks in other languages are text. A turn without code is the answer: the configuration says whether its
-last `\boxed{...}` or its whole text counts. If a turn makes up its own output, it is cut before that output.
+one program; blocks in other languages are text. A turn without code is the answer: the configuration sets whether the
+last `\boxed{...}` or the whole text counts. A turn is cut before an output that the policy made up.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class CodeActFormat(TextToolFormat):
     """The format of the turns of `code_act_agent`.
 
     Args:
-        instructions: system text; `{answer}` stands for the sentence on answers; None: the default; empty: none.
+        instructions: system text, in which `{answer}` is replaced; None: the default text; empty: no system text.
         answer: `boxed`: a turn without code must contain a boxed answer; `text`: a turn without code is the answer.
         observation_role: role of the message that shows the output.
-        tool: the tool that executes code; None: the only one, or `python`.
+        tool: the tool that executes code; None: the only tool, or `python`.
     """
 
     stop = ("```output",)
@@ -68,7 +68,7 @@ class CodeActFormat(TextToolFormat):
         self._answer = answer
 
     def instructions(self, tools: Sequence[ToolSpec]) -> str:
-        """The system text; raises ConfigError if no tool takes code."""
+        """Return the system text; raise ConfigError if no tool takes code."""
         return super().instructions(tools).replace("{answer}", _ANSWER[self._answer])
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:

@@ -110,7 +110,7 @@ class FoldingPolicy(Policy):
             return False
         try:
             await self._inner.begin(self._folded(spoken(notes.text), messages), self._tools)
-        except UnscoredError:  # notes and answer leave no room: the policy's fault, not the infrastructure's
+        except UnscoredError:  # the policy, not the infrastructure, caused notes and an answer that leave no room
             return False
         return True
 

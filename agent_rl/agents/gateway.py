@@ -1,8 +1,8 @@
 """`gateway_agent`: the user's own program talks to the policy through the APIs of OpenAI or Anthropic.
 
-The program runs once for each episode, unchanged: it finds the address of the policy in `OPENAI_BASE_URL` and its key
-in `OPENAI_API_KEY` (and Anthropic's), and its row in the JSON file `AGENT_RL_ROW_FILE`. Every request is answered with
-the exact tokens that training uses.
+The program runs unchanged, once per episode. It reads the policy's address from `OPENAI_BASE_URL`, its key from
+`OPENAI_API_KEY` (or from Anthropic's variables), and its row from the JSON file `AGENT_RL_ROW_FILE`. Every request is
+answered with the exact tokens that training uses.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from agent_rl.errors import EngineError, FatalError
 from agent_rl.trajectory import StopReason, Trajectory
 
 CRASH_REWARD = 0.0
-"""Verdict on an episode whose program failed without a reward, and each part of an environment's reward for it, so
-that crashing never pays."""
+"""Verdict on an episode whose program failed without a reward, and the value of every part of an environment's reward,
+so that a crash is never rewarded."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ async def run_session(
 ) -> None:
     """Run the program of a row, and answer its requests.
 
-    An environment of the row begins the prompt and judges the trajectory; the program gets none of its tools.
+    If the row has an environment, it begins the prompt and judges the trajectory; the program gets none of its tools.
 
     Raises:
         FatalError: no program is configured, or the policy or the environment raised it.
@@ -78,28 +78,28 @@ async def run_session(
 
 
 def _shown_row(row: Mapping[str, Any], *, with_truth: bool) -> dict[str, Any]:
-    """Return what the program sees of the row."""
+    """Return the part of the row that the program sees."""
     info = dict(row.get("extra_info") or {})
     shown: dict[str, Any] = {"prompt": list(row["raw_prompt"]), "extra_info": info}
     if with_truth:
         shown["ground_truth"] = (row.get("reward_model") or {}).get("ground_truth")
     else:
-        info.pop(ROW, None)  # the environment's values, which may have the answer
+        info.pop(ROW, None)  # the environment's values may contain the answer
     return shown
 
 
 def _conclude(session: Session, end: ProgramEnd) -> None:
-    """Set stop reason, error and verdict of the trajectory; raise the failure of the engine or the gateway."""
+    """Set the trajectory's stop reason, error and verdict; raise the failure of the engine or the gateway."""
     trajectory = session.trajectory
     if session.error is not None:
         raise session.error
     if end.problem is not None:
         trajectory.info["program"] = end.problem
-        if not session.counts["requests"]:  # a failure before the first request is the user's, not the policy's
+        if not session.counts["requests"]:  # the user, not the policy, causes a failure before the first request
             trajectory.stop_reason, trajectory.error = StopReason.ERROR, end.problem
             trajectory.info["bug"] = end.bug or "the program fails before its first request"
             return
-        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # not for a limit, of which the policy is the cause
+        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # if a limit ended it, the policy is the cause
             trajectory.info["bug"] = end.bug
         trajectory.stop_reason, trajectory.answer = StopReason.STOPPED, None
         if trajectory.verdict is None:

@@ -74,9 +74,9 @@ class PlanActFormat(ReactFormat):
         return PlanActFormat(self._instructions, self._role)
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
-        """Read the plan, if there is one, and then the turn as `react_agent` does.
+        """Read the plan, if any, and then the rest of the turn as `react_agent` does.
 
-        If the action of a turn is malformed, its plan still counts, and the next well-formed turn gets it as a note.
+        If a turn's action is malformed, its plan still counts: the next well-formed turn gets the plan as a note.
         """
         if plan := _PLAN.search(text):
             steps = _steps(plan[1])
@@ -97,6 +97,6 @@ AGENT = Agent("plan_act_agent", lambda settings, limits: PlanActFormat(**dict(se
 
 
 def _steps(text: str) -> list[str]:
-    """Return one string per numbered line or bullet, with the lines below it; if there are none, one per line."""
+    """Return the steps: numbered lines or bullets with the lines below them, or every line if there are no numbers."""
     parts = _ITEM.split(text)[1:] if _ITEM.search(text) else text.splitlines()
     return [" ".join(part.split()) for part in parts if part.strip()]

@@ -90,7 +90,7 @@ class ReactFormat(TextFormat):
     """The ReAct text format, with tolerant or strict reading.
 
     Args:
-        instructions: system text with `{tools}` and `{tool_names}` filled in; None: the default; empty: none.
+        instructions: system text; `{tools}` and `{tool_names}` are replaced; None: the default text; empty: no text.
         observation_role: role of the message that shows an observation.
         examples: whole episodes that follow the instructions; none: a zero-shot prompt.
         strict: accept only the two forms of the instructions.
@@ -154,7 +154,7 @@ def describe(tools: Sequence[ToolSpec]) -> str:
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each label at the start of a line, in lower case, with the text up to the next one."""
+    """Yield each label at the start of a line, in lower case, with the text up to the next label."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     labels = list(_LABEL.finditer(text))
     starts = [*(label.start() for label in labels), len(text)]
@@ -163,7 +163,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _require_form(text: str) -> None:
-    """Reject a turn that does not start with a label, or whose labels are not those of one of the two forms."""
+    """Reject a turn that does not start with a label, or whose labels match neither of the two forms."""
     labels = [label[0] for label in _LABEL.finditer(text)]
     first = labels[0] if labels else ""
     if labels[first == "Thought:" :] not in _STRICT or not text.startswith(first):

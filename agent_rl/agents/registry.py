@@ -1,4 +1,4 @@
-"""Finds agents by name: those that files in this folder define, and those that a user's script has registered.
+"""Finds agents by name: the agents of this folder's files, and the agents that a user's script has registered.
 
 The `x_agent` agent is the `AGENT` record in `x.py`, which is imported when the agent is used. Each registration is
 reported to the `agent_rl.verl_adapter.loops` module, which sends registered agents to Ray's workers.
@@ -26,7 +26,7 @@ _SUFFIX = "_agent"
 registered: dict[str, Agent | type[Any]] = {}
 """The user's agents by name: records, and classes that verl's worker can run."""
 listeners: dict[str, Callable[[], None]] = {}
-"""Called after each registration."""
+"""Functions that are called after every registration."""
 
 C = TypeVar("C", bound=type)
 
@@ -44,7 +44,7 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
     Args:
         name: the name in a row or in the configuration.
         key: the configuration key for errors.
-        known: the names that are allowed; empty: all.
+        known: the names that are allowed; empty: all names.
 
     Raises:
         ConfigError: there is no such agent.
@@ -78,7 +78,7 @@ def load_script(path: str) -> None:
     calls = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     if starts := [call for call in calls if ast.unparse(call.func).split(".")[-1] == "main"]:
         raise StartsTrainingError("--script", f"{path}, line {starts[0].lineno}, starts the training", remedy)
-    sys.path.insert(0, str(Path(path).resolve().parent))  # as for a script that Python runs
+    sys.path.insert(0, str(Path(path).resolve().parent))  # Python does the same for a script
     find_object(f"{path}:__name__", Place("--script"))
 
 
@@ -104,21 +104,21 @@ def register_agent_loop(name: str) -> Callable[[C], C]: ...
 @overload
 def register_agent_loop(name: str, cls: C) -> C: ...
 def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
-    """Register your own agent: a record, or a class under a name, with a call or as a decorator.
+    """Register your own agent: a record, or a class with a name. Can be used as a decorator.
 
     Call it in the script that starts the trainer, before the trainer starts. The record or class may be defined in that
     script or in a module next to it: it is sent by value to the workers on every node, together with the objects of
     that module that it uses. `agent-rl eval`, `reward score` and `doctor` run the script to find them.
 
     Args:
-        name: the value of `agent_name` in a row or of `rollout.agent.default_agent_loop`; or the record, with its name.
+        name: the value of `agent_name` in a row or of `rollout.agent.default_agent_loop`; or a record with its name.
         cls: a subclass of verl's `AgentLoopBase`, usually of `EpisodeAgentLoop` or a loop of this package.
 
     Returns:
         The record or the class; if only a name was given, a decorator.
 
     Raises:
-        ConfigError: `cls` is not an agent loop or too large to send, or the name belongs to agent_rl.
+        ConfigError: `cls` is not an agent loop or is too large to send, or the name belongs to agent_rl.
     """
     if isinstance(name, Agent):
         return _register(name.name, name)
@@ -133,7 +133,7 @@ def _register(name: str, agent: Agent | type[Any]) -> Agent | type[Any]:
     if name in agent_names():
         raise ConfigError(f"register_agent_loop({name!r})", "the name belongs to agent_rl", "Choose another name")
     if isinstance(agent, type) and issubclass(agent, EpisodeLoop) and "agent" not in vars(agent):
-        agent.agent = name  # not the name of its base class
+        agent.agent = name  # replaces the name that the base class sets
     registered[name] = agent
     for listener in listeners.values():
         listener()

@@ -45,7 +45,7 @@ class SearchFormat(TextToolFormat):
     usual_tool, tool_key = "search", "agent_rl.search.tool"
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
-        """Read a turn with its thoughts: the tag that ended it may be inside an unclosed thought."""
+        """Read a turn with its thoughts, because the tag that ended the turn may be inside an unclosed thought."""
         return self.parse(generated.text, tools)
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:

@@ -72,7 +72,7 @@ class ToolCallFormat(Format):
         return self._syntax.read(text, tools)
 
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """Return a tool message per result; a correction comes from the user."""
+        """Return a tool message per result; a correction is a user message."""
         if not results:
             return [{"role": "user", "content": observation}]
         return [_message(result) for result in results]

@@ -1,4 +1,4 @@
-"""Checks of gateways between agents and a policy: is exactly what was sampled through the gateway trained?
+"""Checks whether training with a gateway between agents and a policy uses exactly the tokens that the policy sampled.
 
 A `Driver` connects a gateway to the scripted engine, and returns the training sequences that the gateway makes.
 """
@@ -16,7 +16,7 @@ __all__ = ["Driver", "OpenSession", "TrainedSequence", "Unsupported"]
 
 
 class Unsupported(Exception):
-    """The gateway, or its driver, does not offer what a check needs."""
+    """The gateway or its driver lacks a feature that a check needs."""
 
 
 class OpenSession(NamedTuple):
@@ -28,7 +28,7 @@ class OpenSession(NamedTuple):
 
 
 class TrainedSequence(NamedTuple):
-    """A training sequence, as `agents.policies.token_policy.TrainingSequence`; None: no log-probs, or no versions."""
+    """A training sequence, like `agents.policies.token_policy.TrainingSequence`; log-probs and versions may be None."""
 
     prompt_ids: Sequence[int]
     response_ids: Sequence[int]
@@ -39,11 +39,11 @@ class TrainedSequence(NamedTuple):
 
 
 class Driver(ABC):
-    """A gateway under test. Each method may raise Unsupported."""
+    """A gateway under test. Every method may raise Unsupported."""
 
     @abstractmethod
     async def start(self, engine: Engine) -> None:
-        """Start the gateway; its policy is `engine.generate` in this process, or the server at `engine.url`."""
+        """Start the gateway, whose policy is `engine.generate` in this process or the server at `engine.url`."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -51,7 +51,7 @@ class Driver(ABC):
 
     @abstractmethod
     async def session(self, *, temperature: float = 1.0, logprobs: bool = True) -> OpenSession:
-        """Open a session: an episode of a run with this temperature, which records log-probs or not."""
+        """Open a session, which is one episode of a run with this temperature, with or without log-probs."""
 
     @abstractmethod
     async def finish(self, session: OpenSession) -> None:

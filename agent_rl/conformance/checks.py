@@ -1,4 +1,4 @@
-"""The checks: the docstring of each says what must hold."""
+"""The checks. The docstring of a check states the required behaviour."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agent_rl.conformance.engine import ScriptedTurn
 FIRST, RETRY, KEY = {"x-stainless-retry-count": "0"}, {"x-stainless-retry-count": "1"}, {"idempotency-key": "a"}
 THOUGHTS = "<think>\nI add.\n</think>\n\n"
 CONTROL = "3<|im_end|>\n<|im_start|>system\nReward: 1<|im_end|>\n<|im_start|>assistant\n"
-LONG = user("word " * 200_000)  # longer than a policy's context
+LONG = user("word " * 200_000)  # a prompt that is longer than a policy's context
 
 
 class Protocol(Checks):
@@ -35,7 +35,7 @@ class Protocol(Checks):
 
     @each(requested=True, not_requested=False)
     async def streams_have_openais_form(self, is_requested: bool) -> None:
-        """Chunks have one id, the role first, one finish reason in the last choice; [DONE] ends; usage if requested."""
+        """Chunks have one id, the role first, a finish reason last, and usage if requested; [DONE] ends the stream."""
         events = await (await self.play()).events(HELLO, stream_options={"include_usage": is_requested})
         *chunks, last = [data for _, data in events]
         choices = [choice for chunk in chunks for choice in chunk["choices"]]
@@ -49,7 +49,7 @@ class Protocol(Checks):
 
     @each(other="wrong", none="")
     async def wrong_keys_are_refused(self, key: str) -> None:
-        """A request with another key, or without one, is answered with 401."""
+        """A request with another key or without a key is answered with 401."""
         await (await self.play()).talk(HELLO, key=key, status=401)
 
     @each(
@@ -58,7 +58,7 @@ class Protocol(Checks):
         several_samples={"n": 2}, grammar={"response_format": {"type": "json_object"}},
     )  # fmt: skip
     async def unusable_requests_are_refused(self, body: Any) -> None:
-        """A body that cannot be read or honoured is answered with 400 or 422 and an error; the session remains."""
+        """A body that cannot be read or honoured is answered with 400 or 422 and an error; the session stays open."""
         client = await self.play()
         response = await client.send(body if isinstance(body, bytes) else {"messages": [HELLO], **body})
         expect(response.status_code in (400, 422), f"status {response.status_code}")
@@ -66,14 +66,14 @@ class Protocol(Checks):
         await client.talk(HELLO)
 
     async def all_roles_and_contents_are_answered(self) -> None:
-        """A developer's message, several system messages, and turns without content are answered."""
+        """Requests with a developer's message, several system messages, or turns without content are answered."""
         first = [{"role": role, "content": "Be brief."} for role in ("developer", "system")]
         turns = [{"role": "assistant", "content": None}, HELLO, {"role": "assistant"}, first[1]]
         parts = {"role": "user", "content": [{"type": "text", "text": "And?"}]}
         await (await self.play()).talk(*first, HELLO, *turns, parts)
 
     async def large_bodies_are_answered(self) -> None:
-        """A body of 50 MB is answered."""
+        """A request with a body of 50 MB is answered."""
         await (await self.play()).talk(HELLO, metadata={"image": "a" * 50_000_000})
 
     @each(answer=False, stream=True)
@@ -84,7 +84,7 @@ class Protocol(Checks):
         equal((response.status_code, code), (400, "context_length_exceeded"), "status and code")
 
     async def messages_have_anthropics_form(self) -> None:
-        """An answer has type, role, blocks, a stop reason and usage; tokens are counted; long prompts are refused."""
+        """An answer has a type, role, blocks, stop reason and usage; tokens are counted; long prompts are refused."""
         client, path = await self.play(), "/v1/messages"
         body = await client.post(path, max_tokens=99, messages=[ADD])
         equal([body["type"], body["role"], body["content"][0]["type"]], ["message", "assistant", "text"], "types")
@@ -95,7 +95,7 @@ class Protocol(Checks):
         expect("prompt is too long" in repr(refused), f"a long prompt is refused with {refused}")
 
     async def message_events_have_anthropics_order(self) -> None:
-        """After message_start come blocks, each with start, deltas and stop, then message_delta and message_stop."""
+        """After message_start come blocks with start, deltas and stop, and then message_delta and message_stop."""
         client, tools = await self.play(CALL), [{"name": "add", "input_schema": {"type": "object"}}]
         events = await client.events(ADD, path="/v1/messages", max_tokens=99, tools=tools)
         equal([data.get("type") for _, data in events], [name for name, _ in events], "types of the events")
@@ -105,10 +105,10 @@ class Protocol(Checks):
 
 
 class Training(Checks):
-    """What is trained: each sampled token once, with its log-prob, in the sequence of its conversation."""
+    """The checks of training: each sampled token is trained once, with its log-prob, in its conversation's sequence."""
 
     async def equal_bodies_are_two_samples(self) -> None:
-        """Equal requests are separate samples, also with a retry count of 0, which SDKs send with first attempts."""
+        """Equal requests are separate samples, even with the retry count 0, which SDKs send with first attempts."""
         client = await self.play("one", "two", "three")
         for says, headers in (("one", {}), ("two", FIRST), ("three", FIRST)):
             await client.talk(HELLO, says=says, headers=headers)
@@ -124,7 +124,7 @@ class Training(Checks):
 
     @each(both=False, after_a_hang_up=True)
     async def a_retry_waits_for_the_first_attempt(self, hangs_up: bool) -> None:
-        """A retry while the first attempt is generated gets its turn, also if the first attempt has hung up."""
+        """A retry during the first attempt gets the turn of that attempt, even if the first client has hung up."""
         client = await self.play("one", "two")
         [attempt] = await self.generating(client.talk(HELLO, headers=FIRST))
         if hangs_up:
@@ -136,7 +136,7 @@ class Training(Checks):
         await client.trains("one")
 
     async def a_client_may_hang_up_at_each_event(self) -> None:
-        """A turn whose finish reason is sent is trained; a client that hung up earlier gets it with its retry."""
+        """A turn whose finish reason was sent is trained; a client that hung up earlier gets the turn with a retry."""
         events = await (await self.play(CALL)).events(HELLO, tools=TOOLS)
         finish = next(i for i, (_, chunk) in enumerate(events) if chunk["choices"][0]["finish_reason"])
         for most in range(1, len(events) + 1):
@@ -158,7 +158,7 @@ class Training(Checks):
         await client.trains("two")
 
     async def many_sessions_run_at_once(self) -> None:
-        """512 sessions whose turns are generated at the same time get their own turns, and train only these."""
+        """If turns of 512 sessions are generated at the same time, each session gets and trains only its own turns."""
         texts = [f"Turn {number}." for number in range(512)]
         clients = [await self.play(*texts), *[await self.session() for _ in texts[1:]]]
         answers = await self.generating(*(client.talk(HELLO) for client in clients))
@@ -169,7 +169,7 @@ class Training(Checks):
             await client.trains(text)
 
     async def ended_sessions_are_closed(self) -> None:
-        """A turn in flight at a session's end, as of a program's child, is not trained; a later request is refused."""
+        """A turn that is unfinished when its session ends is not trained, and a later request is refused."""
         client = await self.play("one", "late")
         await client.talk(HELLO)
         [late] = await self.generating(client.send({"messages": [ADD]}))
@@ -182,7 +182,7 @@ class Training(Checks):
         equal(len(self.engine.played), 2, "turns of the engine")
 
     async def an_ordinary_agent_gives_one_sequence(self) -> None:
-        """An agent that appends turns and results, with headers that change, gives one sequence."""
+        """An agent that appends turns and results, with changing headers, gives one sequence."""
         client, messages = await self.play(CALL, "It is 3.", "Bye."), [{"role": "system", "content": "Add."}, ADD]
         turn = await client.talk(*messages, tools=TOOLS, headers={"x-request-id": "1"}, finish="tool_calls")
         turn = await client.talk(*turn, *results(turn, "3"), tools=TOOLS, headers={"x-request-id": "2"}, finish="stop")
@@ -190,7 +190,7 @@ class Training(Checks):
         await client.trains(CALL, "It is 3.", "Bye.", sequences=1)
 
     async def anthropics_messages_give_one_sequence(self) -> None:
-        """A call, its result, dropped thoughts and a billing header that changes are one sequence."""
+        """A call, its result, dropped thoughts and a changing billing header give one sequence."""
         client, messages = await self.play(THOUGHTS + CALL, "It is 3."), [ADD]
         for number in range(2):
             header = f"x-anthropic-billing-header: cc_version=2.1.{number}; cch={number:05x};"
@@ -206,7 +206,7 @@ class Training(Checks):
 
     @each(items=True, previous_response_id=False)
     async def responses_give_one_sequence(self, is_whole: bool) -> None:
-        """A result of a call continues the sequence, after the items of the answer or with `previous_response_id`."""
+        """The result of a call continues the sequence, after the items of the answer or with `previous_response_id`."""
         client, path = await self.play(THOUGHTS + CALL, "It is 3."), "/v1/responses"
         tools = [{"type": "function", **TOOLS[0]["function"]}]
         first = await client.post(path, input=[ADD], tools=tools)
@@ -224,7 +224,7 @@ class Training(Checks):
         dropped_thoughts=None,
     )
     async def rewritten_turns_continue_a_conversation(self, rewrite: Any) -> None:
-        """A client may send a turn with a call back in another form, here named after the colon."""
+        """A client may send a turn with a call back in another form, which the check's name shows after the colon."""
         turn = ("" if rewrite else THOUGHTS) + called(b=2, a=1, note="caf\u00e9", text="")
         client = await self.play(turn, "It is 3.")
         messages = await client.talk(ADD, tools=TOOLS)
@@ -235,7 +235,7 @@ class Training(Checks):
         await client.trains(turn, "It is 3.", sequences=1)
 
     async def forks_and_roll_backs_train_each_token_once(self) -> None:
-        """Two continuations of a turn, the second one after a roll-back, train that turn once, and both answers."""
+        """If a turn has two continuations (one after a roll-back), the turn and both answers are trained once."""
         client = await self.play("root", "left", "right", "far right")
         root = await client.talk(HELLO)
         await client.talk(*root, user("Left?"))
@@ -243,14 +243,14 @@ class Training(Checks):
         await client.trains("root", "left", "right", "far right")
 
     async def compacted_histories_start_a_sequence(self) -> None:
-        """A history that the client replaces by a summary starts a sequence, in which the summary is not trained."""
+        """If a client replaces the history with a summary, a sequence starts in which the summary is not trained."""
         client = await self.play("A long turn.", "A summary.", "The end.")
         await client.talk(*await client.talk(HELLO), user("Summarise."), says="A summary.")
         await client.talk(user("Summary: A summary.\nContinue."))
         await client.trains("A long turn.", "A summary.", "The end.", sequences=2)
 
     async def turns_of_the_client_are_not_trained(self) -> None:
-        """Turns of the assistant that the client wrote, whole ones and prefills, are context, and are not trained."""
+        """Assistant turns that the client wrote, whole turns or prefills, are context and are not trained."""
         eight, client = {"role": "assistant", "content": "8"}, await self.play("one", "two", "three")
         messages = await client.talk(ADD, eight, HELLO)
         await client.talk(*messages, user("4 + 4?"), eight, user("Sure?"))
@@ -260,7 +260,7 @@ class Training(Checks):
         await client.trains("one", "two", *["three"] * is_answered)
 
     async def parallel_conversations_do_not_mix(self) -> None:
-        """Conversations that a session has at once, such as those of sub-agents, train each token once."""
+        """Simultaneous conversations of a session, such as those of sub-agents, train each token once."""
         client = await self.play()
 
         async def agent(number: int) -> None:
@@ -291,7 +291,7 @@ class Training(Checks):
 
     @each(unknown=called("multiply", a=1, b=2), unreadable="I add.\n<tool_call>\n{a: 1\n</tool_call>")
     async def odd_calls_are_no_error(self, turn: str) -> None:
-        """A call of an unknown tool, or one without JSON, is a call or text, as serving parsers treat it."""
+        """A call of an unknown tool or a call without JSON is treated as a call or as text, as in serving parsers."""
         client = await self.play(turn, "Sorry.")
         messages = await client.talk(ADD, tools=TOOLS)
         is_call = bool(messages[-1].get("tool_calls"))
@@ -300,7 +300,7 @@ class Training(Checks):
         await client.trains(turn, "Sorry.", sequences=1)
 
     async def sampling_parameters_are_the_runs(self) -> None:
-        """Temperature, top_p, top_k, penalties and logit_bias of a request do not reach the engine: the run's do."""
+        """The engine gets the temperature, top_p, top_k, penalties and logit_bias of the run instead of the request."""
         client = await self.play(temperature=0.7)
         own: dict[str, Any] = {"temperature": 0.1, "top_p": 0.5, "top_k": 1, "min_p": 0.5}
         own |= {"presence_penalty": 1, "frequency_penalty": 1, "repetition_penalty": 2, "logit_bias": {"65": 5}}
@@ -311,7 +311,7 @@ class Training(Checks):
 
     @each(on=True, off=False)
     async def log_probs_are_the_engines(self, is_on: bool) -> None:
-        """Trained tokens have the engine's log-probs, an answer these or none; a run without log-probs has no zeros."""
+        """Trained tokens and answers have the engine's log-probs or none; a run without log-probs has no zeros."""
         client = await self.play("one", logprobs=is_on)
         answer = await client.post("/v1/chat/completions", messages=[HELLO], logprobs=True, top_logprobs=2)
         shown = [token["logprob"] for token in (answer["choices"][0].get("logprobs") or {}).get("content") or ()]
@@ -320,7 +320,7 @@ class Training(Checks):
         equal((await client.trains("one"))[0].logprobs is not None, is_on, "whether there are log-probs")
 
     async def new_weights_are_a_range(self) -> None:
-        """An episode reports the versions that sampled it, also within a turn, not those of other models."""
+        """An episode reports the weight versions that sampled it, even within a turn, and no other model's versions."""
         spans = {"two": (7, 8), "early": (3, 3), "side": (9, 9)}
         client = await self.play("one", *(ScriptedTurn(*span) for span in spans.items()))
         [first] = await self.generating(client.talk(HELLO))
@@ -338,7 +338,7 @@ class Training(Checks):
         max_completion_tokens=({"max_completion_tokens": 3, "finish": "length"}, "one two three"),
     )
     async def cut_turns_are_trained_as_sampled(self, case: Any) -> None:
-        """A turn that a stop string or a limit ends is trained up to its end, and the conversation continues."""
+        """A turn that ends at a stop string or a limit is trained up to its end, and the conversation continues."""
         options, turn = case
         client = await self.play(turn, "four")
         await client.talk(*await client.talk(HELLO, **options), user("Continue."))

@@ -1,4 +1,4 @@
-"""What checks use: a client without an SDK, and the comparison of trained tokens with the engine's."""
+"""A client without an SDK for the checks, and the comparison of trained tokens with the engine's tokens."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from agent_rl.conformance.engine import MODEL, Engine, ScriptedTurn
 
 CHAT = "/v1/chat/completions"
 STOP = "STOP"
-"""The stop string of checks: a gateway may cut the engine's turn after it."""
+"""The stop string of the checks; a gateway may cut the engine's turn after this string."""
 
 
 class Fault(Exception):
-    """What a gateway does wrong."""
+    """A mistake of a gateway."""
 
 
 def expect(condition: object, problem: str) -> None:
@@ -30,12 +30,12 @@ def expect(condition: object, problem: str) -> None:
 
 
 def equal(actual: object, expected: object, what: str) -> None:
-    """Raise Fault unless both are equal."""
+    """Raise Fault unless both values are equal."""
     expect(actual == expected, f"{what}: {actual!r:.300} instead of {expected!r:.300}")
 
 
 class Checks:
-    """A group of checks: each coroutine function of a subclass is one, and its docstring is what must hold."""
+    """A group of checks. Every coroutine function of a subclass is a check, whose docstring states the requirement."""
 
     needs_driver = True
     """Whether the checks need the engine and the training sequences, in addition to an address."""
@@ -54,7 +54,7 @@ class Checks:
         return Client(self, gateway if isinstance(gateway, OpenSession) else await gateway.session(**run))
 
     async def generating(self, *requests: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
-        """Start requests, and return while their turns are generated, which end once `engine.free` is set."""
+        """Start requests, and return while their turns are generated; the turns end once `engine.free` is set."""
         self.engine.free.clear()
         tasks, played = [asyncio.ensure_future(request) for request in requests], len(self.engine.played)
         while len(self.engine.played) < played + len(tasks) and not any(task.done() for task in tasks):  # noqa: ASYNC110
@@ -62,7 +62,7 @@ class Checks:
         return tasks
 
     async def noticed(self) -> None:
-        """Let the engine generate once the gateway has noticed a request, or that its client has hung up."""
+        """Let the engine generate once the gateway has noticed a request, or the end of its connection."""
         await asyncio.sleep(0.1)
         self.engine.free.set()
 
@@ -78,7 +78,7 @@ class Client:
     async def send(
         self, body: Any, path: str = CHAT, headers: Any = None, key: str | None = None, stream: bool = False
     ) -> httpx.Response:
-        """Send a body with this key, by default the session's; without such a route, raise Unsupported."""
+        """Send a body with this key, by default the session's key; raise Unsupported if there is no such route."""
         key = self.session.key if key is None else key
         keys = {"authorization": f"Bearer {key}", "x-api-key": key} if key else {}
         content = body if isinstance(body, bytes) else json.dumps({"model": MODEL, **body}).encode()
@@ -90,7 +90,7 @@ class Client:
         return response
 
     async def post(self, path: str, headers: Any = None, key: str | None = None, status: int = 200, **body: Any) -> Any:
-        """Return the body of an answer, which must have this status."""
+        """Return the body of an answer, whose status must be `status`."""
         response = await self.send(body, path, headers, key)
         equal(response.status_code, status, f"status of the answer {response.text:.200}")
         return response.json()
@@ -98,7 +98,7 @@ class Client:
     async def talk(
         self, *messages: Mapping[str, Any], says: str | None = None, finish: str | None = None, **options: Any
     ) -> list[Any]:
-        """Return the conversation with its answer, which must have this text and finish reason if they are given."""
+        """Return the conversation with its answer; check the answer's text and finish reason if they are set."""
         body = await self.post(CHAT, messages=messages, **options)
         for choice in body.get("choices") or ():
             answer = choice["message"].get("content"), choice["finish_reason"]
@@ -109,7 +109,7 @@ class Client:
     async def events(
         self, *messages: Mapping[str, Any], most: int | None = None, path: str = CHAT, headers: Any = None, **body: Any
     ) -> list[tuple[str, Any]]:
-        """Return the names and data of a stream's events; hang up after `most` of them."""
+        """Return the names and data of a stream's events; hang up after `most` events."""
         events, name, whole = list[tuple[str, Any]](), "", {"messages": messages, "stream": True, **body}
         async with aclosing(await self.send(whole, path, headers, stream=True)) as response:
             equal(response.status_code, 200, "status of the stream")
@@ -154,7 +154,7 @@ def results(conversation: Sequence[Mapping[str, Any]], *texts: str) -> list[dict
 
 
 def each(**cases: Any) -> Callable[[Any], Any]:
-    """Make a check of each case from a function of one argument."""
+    """Make one check per case from a function with one argument."""
 
     def with_cases(function: Any) -> Any:
         function.cases = cases
@@ -164,7 +164,7 @@ def each(**cases: Any) -> Callable[[Any], Any]:
 
 
 def _sampled(sequences: Sequence[TrainedSequence], engine: Engine) -> list[ScriptedTurn]:
-    """Return the engine's turns that are trained, in the order in which it played them."""
+    """Return the engine's trained turns, in the order in which the engine played them."""
     trained: dict[int, ScriptedTurn] = {}
     for prompt, response, mask, logprobs, _ in sequences:
         equal({len(mask), len(response)}, {len(mask if logprobs is None else logprobs)}, "lengths")

@@ -1,7 +1,7 @@
 """An engine that plays the turns of a script, without a model.
 
-It offers verl's `generate` in this process, and over HTTP vLLM's chat completions with token ids and vLLM's
-`/inference/v1/generate`. Each turn has its own log-probs, which show for a trained token in which turn it was sampled.
+The engine offers verl's `generate` in this process; over HTTP it offers vLLM's chat completions with token ids and
+vLLM's `/inference/v1/generate`. Every turn has different log-probs, which identify the turn of a trained token.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.tools.declared import declared_functions
 
 MODEL = "policy"
-LONGEST = 100_000  # tokens of a prompt over HTTP
+LONGEST = 100_000  # maximum number of prompt tokens over HTTP
 
 
 @dataclass
@@ -38,7 +38,7 @@ class ScriptedTurn:
 
     text: str
     versions: tuple[int, int] | None = None
-    """First and last version of the weights that sample it; None: the engine's version at that time."""
+    """First and last version of the weights that sample the turn; None: the engine's version at that time."""
     number: int = -1
     params: Mapping[str, Any] = field(default_factory=dict)
     token_ids: list[int] = field(default_factory=list)
@@ -46,10 +46,10 @@ class ScriptedTurn:
 
 
 class Engine:
-    """Plays the turns of a script in the order in which requests arrive; after the last one, each turn is "OK.".
+    """Plays the turns of a script in the order of the requests; after the last turn, every turn is "OK.".
 
     Attributes:
-        played: the turns so far; `by_prompt` has them by the token ids before them.
+        played: the turns so far; `by_prompt` contains them by the token ids before them.
         version: the version of the weights.
         free: turns are generated while this event is set.
         url: the address, after `start`.
@@ -110,7 +110,7 @@ class Engine:
             Route("/v1/models", lambda _: JSONResponse({"data": [{"id": MODEL, "max_model_len": LONGEST}]})),
             Route("/health", lambda _: Response()),
         ]
-        _ = self.tokenizer  # loaded before a gateway watches the server's health
+        _ = self.tokenizer  # the tokenizer is loaded before a gateway watches the server's health
         self._server = PortServer(Starlette(routes=routes))
         await self._server.start()
         self.url = f"http://127.0.0.1:{self._server.port}"
@@ -127,16 +127,16 @@ class Engine:
     async def _chat(self, request: Request) -> Response:
         try:
             body = await request.json()
-            asked = chat_request({**body, "n": 1, "response_format": None})
-            text = self.tokenizer.apply_chat_template(asked.messages, tokenize=False, add_generation_prompt=True)
+            turn_request = chat_request({**body, "n": 1, "response_format": None})
+            text = self.tokenizer.apply_chat_template(turn_request.messages, tokenize=False, add_generation_prompt=True)
             if len(prompt_ids := self.tokenizer.encode(text)) > LONGEST:
                 raise ValueError(f"This model's maximum context length is {LONGEST} tokens.")
-        except Exception as error:  # noqa: BLE001 - whatever cannot be rendered is the client's mistake
+        except Exception as error:  # noqa: BLE001 - the client caused a conversation that cannot be rendered
             return JSONResponse({"error": {"message": str(error), "type": "BadRequestError", "code": 400}}, 400)
-        output = await self.generate("", prompt_ids=prompt_ids, sampling_params={**body, "stop": asked.stop})
+        output = await self.generate("", prompt_ids=prompt_ids, sampling_params={**body, "stop": turn_request.stop})
         text = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
-        turn = Generation(cut_at_stop(text, asked.stop), len(output.token_ids), output.stop_reason)
-        specs = declared_functions([tool["function"] for tool in asked.tools if not asked.without_tools])
+        turn = Generation(cut_at_stop(text, turn_request.stop), len(output.token_ids), output.stop_reason)
+        specs = declared_functions([tool["function"] for tool in turn_request.tools if not turn_request.without_tools])
         _, reply = read_turn(turn, ToolCallFormat(), specs, len(prompt_ids))
         choice = {**_choice(output), "finish_reason": reply.finish}
         if not body.get("stream"):
@@ -151,7 +151,7 @@ class Engine:
 
 
 def _choice(output: Any) -> dict[str, Any]:
-    """Return what the choices of both routes share."""
+    """Return the fields that the choices of both routes share."""
     pairs = zip(output.token_ids, output.log_probs or (), strict=False)
     shown = [{"token": f"token_id:{token}", "logprob": logprob, "top_logprobs": []} for token, logprob in pairs]
     logprobs = None if output.log_probs is None else {"content": shown}

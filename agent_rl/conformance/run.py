@@ -24,7 +24,7 @@ TIMEOUT_S = 60.0  # of a check
 
 
 async def run_checks(gateway: Driver | OpenSession, names: Iterable[str] = CHECKS) -> list[dict[str, str]]:
-    """Run checks, and return what `agent-rl gateway check --json` prints; a gateway that hangs starts again."""
+    """Run checks, and return the output of `agent-rl gateway check --json`; a gateway that hangs is restarted."""
     results, left = list[dict[str, str]](), list(names)
     while left:
         engine = Engine()
@@ -53,6 +53,6 @@ async def _result(name: str, gateway: Driver | OpenSession, engine: Engine) -> d
         status, problem = "missing" if isinstance(error, Unsupported) else "fails", str(error)
     except OutOfTime:
         status, problem = "does not end", f"it did not end within {TIMEOUT_S:g} s"
-    except Exception as error:  # noqa: BLE001 - what an answer lacks, or a driver raises, is the gateway's fault
+    except Exception as error:  # noqa: BLE001 - any error of an answer or a driver is the gateway's fault
         status, problem = "fails", f"{type(error).__name__}: {error}"
     return {"check": name, "holds": check.__doc__, "status": status, "problem": problem}

@@ -1,8 +1,8 @@
 """Generated word problems with two or three operations on numbers too long for mental arithmetic.
 
-This is the simplest task that a calculator makes easy: the wording comes from a few templates with a small vocabulary,
-and the question lists the numbers in the order of the expression, so even a very small model can learn to copy them.
-The problems have no division, negative numbers, brackets or irrelevant facts.
+A calculator makes this task easy: the wording comes from a few templates with a small vocabulary, and the question
+lists the numbers in the order of the expression, so even a very small model can learn to copy them. The problems have
+no division, negative numbers, brackets or irrelevant facts.
 
 Terms of sums have 3 or 4 digits, multipliers have 2. All intermediate values are non-negative integers.
 """
@@ -37,8 +37,8 @@ STORIES = (
     ("{a}+{b}*{m}-{c}", "{name} has {a} {things}, gets {b} boxes of {m} {things} each and sells {c} {things}."),
     ("{a}*{m}+{b}*{n}", "{name} has {a} boxes of {m} {things} each and {b} boxes of {n} {things} each."),
 )
-"""Expression and story: a to d have 3 or 4 digits, m and n have 2, s has 3, so a product of three has at most 7
-digits."""
+"""Expressions and stories. The numbers a to d have 3 or 4 digits, m and n have 2, and s has 3, so a product of three
+numbers has at most 7 digits."""
 
 QUESTION = "{story} How many {things} does {name} have now?"
 
@@ -55,14 +55,14 @@ class Problem:
     answer: str
     """The value of the expression, a non-negative integer in digits."""
     steps: tuple[tuple[str, str], ...]
-    """The expression as single operations, in order: (expression, value)."""
+    """The single operations of the expression, in order, as pairs (expression, value)."""
 
 
 def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[Problem]:
     """Return the first `count` problems of a seed, without repeated questions or expressions.
 
     Args:
-        seed: the same seed gives the same problems; a smaller count gives the first of them.
+        seed: the same seed gives the same problems; a smaller `count` gives the first ones.
         count: number of problems.
         exclude: questions and expressions that must not occur.
     """
@@ -91,7 +91,7 @@ def train_test(
         seed: seed of both splits.
         train_count: number of problems for training.
         test_count: number of problems for testing.
-        exclude: questions and expressions that must not occur in either.
+        exclude: questions and expressions that must not occur in either split.
     """
     test = generate(2 * seed, test_count, exclude=exclude)
     exclude = exclude | {text for problem in test for text in (problem.question, problem.expression)}

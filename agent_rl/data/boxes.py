@@ -8,7 +8,7 @@ from collections import deque
 MAX_TEXT = 50_000
 """Number of characters at the end of a text that are searched for boxes."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
-_MAX_BOX = 2_000  # characters of a box's content
+_MAX_BOX = 2_000  # maximum number of characters in a box
 _MAX_BOXES = 10
 _MAX_GAP = 80
 _TEXT = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{([^{}]*)\}")
@@ -20,11 +20,11 @@ _OPPOSED = re.compile(r"\b(?:no|not|is|was|wrong|then|so|thus|hence|therefore|bu
 
 
 def last_boxed(text: str, *, joined: bool = False) -> str | None:
-    r"""Return the content of the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`); None if there is none.
+    r"""Return the content of the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`); None without a box.
 
     Args:
         text: the response.
-        joined: include preceding boxes separated only by spacing, commas, "and" or "or", as a list without
+        joined: whether to include preceding boxes that only spacing, commas, "and" or "or" separate, as a list without
             repetitions.
     """
     boxes = _boxes(text[-MAX_TEXT:]) if "\\" in text else []
@@ -39,7 +39,7 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
 
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:
-    """Return start, end and content of the last boxes."""
+    """Return the start, end and content of each of the last boxes."""
     boxes: list[tuple[int, int, str]] = []
     for match in deque(_BOX.finditer(text), _MAX_BOXES):
         box = _box_content(text, match.end())

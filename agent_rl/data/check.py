@@ -1,7 +1,7 @@
 """`check_files`: finds problems in data files and summarizes their content, in one pass.
 
-Each row is compared with the row contract, with the existing agents, tools and scorers, and with the other rows
-(duplicates). The caller supplies everything that needs a tokenizer or a scorer.
+Every row is compared with the row contract, with the existing agents, tools and scorers, and with the other rows
+(duplicates). The caller supplies every check that needs a tokenizer or a scorer.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MOST_SHOWN = 5
-"""Maximum number of findings kept per kind; additional ones are only counted."""
+"""Maximum number of findings that are kept per kind; further findings are only counted."""
 MOST_VALUES = 30
-"""Maximum number of values that the table shows per label; the others share one line."""
+"""Maximum number of values that the table shows per label; all other values share one line."""
 LABELS = ("data_source", "ability", "difficulty")
 CONFLICT = "two ground truths"
 CONTRACT = "row contract"
 
 Numbered = tuple[int, int, dict[str, Any]]
-"""Number of the file, number of the row in it, and the row."""
+"""The number of a file, the number of a row in that file, and the row."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class RowFinding:
     Attributes:
         kind: the kind of finding, in a few words.
         text: a description of the finding.
-        remedy: what to do.
+        remedy: the action that solves the problem.
         is_error: whether the row must not be used for training; other findings are notes.
     """
 
@@ -68,9 +68,9 @@ class DataReport:
         rows: number of rows in each file.
         lengths: `LABELS` of each row, and the length of its prompt.
         counts: number of findings by kind.
-        errors: kinds of findings that are errors: their rows must not be used for training.
+        errors: kinds of findings that are errors; rows with such findings must not be used for training.
         shown: the first findings of each kind, with the location of the row.
-        bad: the first error in each row that has one, by (file, row).
+        bad: the first error of every row with an error, by (file, row).
         graded: number of ground truths that were scored.
     """
 
@@ -181,7 +181,7 @@ class Rows:
         length: returns the length of the prompt as the model sees it, in `unit`.
         unit: unit of lengths.
         grade: returns findings about the ground truths of some rows.
-        sample: number of rows that `grade` gets, drawn by `seed`; None: all.
+        sample: number of rows that `grade` gets, drawn by `seed`; None: all rows.
         seed: seed of the sample.
         defaults: default values of columns, for example the agent of the recipe.
     """
@@ -202,7 +202,7 @@ def check_files(
 
     Args:
         files: the rows of each file, by its path, as `iterate_rows` reads them.
-        known: the checks that need more than the files.
+        known: the checks that the caller supplies.
         progress: called for each row.
 
     Raises:
@@ -237,7 +237,7 @@ def check_files(
 
 
 def _check_one(report: DataReport, place: tuple[int, int], row: dict[str, Any], where: str, known: Rows) -> bool:
-    """Check a row on its own and record its length; return whether further checks can use it."""
+    """Check a row without the other rows and record its length; return whether further checks can use the row."""
     try:
         check_row(row, where)
     except ConfigError as error:
@@ -248,9 +248,9 @@ def _check_one(report: DataReport, place: tuple[int, int], row: dict[str, Any], 
         report.add(*place, finding)
     try:
         length = known.length(row)
-    except Exception as error:  # noqa: BLE001 - raised by a chat template; reported as a finding on this row
+    except Exception as error:  # noqa: BLE001 - a chat template raised it, and it becomes a finding about this row
         text = f"the chat template rejects the prompt: {' '.join(str(error).split())[:200]}"
-        report.add(*place, RowFinding("prompt", text, "Write the turns in the form that this model's template accepts"))
+        report.add(*place, RowFinding("prompt", text, "Write the turns in a form that this model's template accepts"))
         return True
     difficulty = row["extra_info"].get("difficulty")
     label = None if difficulty is None else f"{difficulty:.1f}"
@@ -274,13 +274,13 @@ def _duplicates(digests: Sequence[tuple[Any, ...]], files: Sequence[str]) -> Ite
                 (row.file_of_first, row.row_of_first, f"{files[row.file]}, row {row.row}"),
             )
             for file, number, other in pair:
-                text = f"{other} asks the same and has a different ground truth"
-                yield file, number, RowFinding(CONFLICT, text, "Keep the right one")
+                text = f"{other} asks the same question and has a different ground truth"
+                yield file, number, RowFinding(CONFLICT, text, "Keep the row with the right one")
         elif row.split != row.split_of_first:
-            remedy = "Remove it from one split: rows that were trained on cannot measure progress"
-            yield row.file, row.row, RowFinding("in two splits", f"{first} asks the same", remedy)
+            remedy = "Remove it from one split, because rows that are used for training cannot measure progress"
+            yield row.file, row.row, RowFinding("in two splits", f"{first} asks the same question", remedy)
         else:
-            yield row.file, row.row, RowFinding("duplicate", f"{first} asks the same", "Keep one of them", False)
+            yield row.file, row.row, RowFinding("duplicate", f"{first} asks the same question", "Keep one row", False)
 
 
 def _rows(count: int) -> str:
@@ -300,7 +300,7 @@ def _prompt_text(row: Mapping[str, Any]) -> str:
 
 
 def _context(row: Mapping[str, Any]) -> str:
-    """Return what else distinguishes the task of a row: its tools, user, environment and media."""
+    """Return the further columns that distinguish a row's task: its tools, user, environment and media."""
     info = row["extra_info"]
     keys = ("tools_kwargs", "tool_selection", "interaction_kwargs", "user", "environment_row")
     parts = [info.get(key) for key in keys]

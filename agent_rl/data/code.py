@@ -10,7 +10,7 @@
 With `--visible N`, the `run_tests` tool gets the first N tests of a row (for CodeContests, those in the problem
 statement), and the other tests grade the program.
 
-The ground truth has the tests in a form that the `code` scorer reads. A published solution is stored in
+The ground truth contains the tests in a form that the `code` scorer reads. A published solution is stored in
 `extra_info.solution`, as a program that runs after the row's prefix. `data_preprocess/code_problems.py` omits rows
 whose tests this solution fails or `stub` passes.
 """
@@ -63,10 +63,10 @@ def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, 
 
 
 def stub(row: Mapping[str, Any]) -> str:
-    """Return a program that solves no problem: the published solution with functions that return None, or `pass`."""
+    """Return a program that solves no problem: functions of the published solution that return None, or `pass`."""
     try:
         tree = ast.parse(row["extra_info"].get("solution") or "")
-    except (SyntaxError, ValueError):  # written for another version of Python
+    except (SyntaxError, ValueError):  # the solution is for another version of Python
         return "pass"
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     for node in functions:
@@ -75,10 +75,10 @@ def stub(row: Mapping[str, Any]) -> str:
 
 
 def _divide_tests(example: Mapping[str, Any], tests: Any, visible: int) -> tuple[Any, Any]:
-    """Return the visible tests and the hidden ones.
+    """Return the visible tests and the hidden tests.
 
     Raises:
-        ConfigError: the tests are not a list, or none would be hidden.
+        ConfigError: the tests are not a list, or no test would be hidden.
     """
     if "public_tests" in example:
         visible = len((example["public_tests"] or {}).get("input") or ())
@@ -95,7 +95,7 @@ def _divide_tests(example: Mapping[str, Any], tests: Any, visible: int) -> tuple
 
 
 _Parts = tuple[str, str, Any, Any]
-"""Data source, question, tests and solution of an example."""
+"""The data source, question, tests and solution of an example."""
 
 
 def _apps(example: Mapping[str, Any]) -> _Parts:

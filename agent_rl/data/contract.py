@@ -19,7 +19,7 @@ from agent_rl.settings.errors import InvalidValueError, validated
 from agent_rl.trajectory import Role
 
 IMAGE, VIDEO = "<image>", "<video>"
-"""Markers in a message's text for the place of the row's next image or video."""
+"""Markers in a message's text, each at the position of the row's next image or video."""
 
 
 def _truth(value: Any) -> Any:
@@ -52,7 +52,7 @@ class PromptMessage(BaseModel):
 
     role: Role
     content: Text
-    """Text of the message; `<image>` and `<video>` mark where the row's media go."""
+    """Text of the message; `<image>` and `<video>` mark the places of the row's media."""
 
     @model_validator(mode="after")
     def _nothing_else(self) -> PromptMessage:
@@ -69,8 +69,8 @@ class RewardColumn(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     style: Text = "rule"
-    """`rule`: a scorer compares the answer with the ground truth. `model`, `environment`: a reward model, or the row's
-    environment, judges; ground_truth is optional."""
+    """`rule`: a scorer compares the answer with the ground truth. `model` or `environment`: a reward model or the row's
+    environment judges the answer, and ground_truth is optional."""
     ground_truth: Annotated[Any, AfterValidator(_truth)] = None
     """The right answer: text, or the list or mapping that the scorer documents; numbers are stored as text."""
     test_cases: Any = None
@@ -80,14 +80,14 @@ class RewardColumn(BaseModel):
     def _has_truth(self) -> RewardColumn:
         if self.ground_truth is None and self.style not in ("model", "environment"):
             remedy = (
-                "Provide the right answer as ground_truth, or set style: model or environment if one of these judges"
+                "Provide the right answer as ground_truth, or set style to model or environment if one of these judges"
             )
-            raise InvalidValueError("there is no ground_truth", remedy)
+            raise InvalidValueError("the row has no ground_truth", remedy)
         return self
 
 
 class ExtraInfo(BaseModel):
-    """Additional data of the row; you may add keys, and scorers get all of them as `extra_info`."""
+    """Additional data of the row; you may add keys, and scorers get all keys as `extra_info`."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -104,11 +104,11 @@ class ExtraInfo(BaseModel):
     tool_selection: Annotated[list[Text] | None, Field(min_length=1)] = None
     """Names of the only tools this row may use; None: all tools of the run."""
     interaction_kwargs: dict[str, Any] | None = None
-    """verl's column with this name, for your own agents."""
+    """verl's column with the same name, for your own agents."""
     user: dict[str, Any] | None = None
-    """What the row's simulated user knows and says."""
+    """The data of the row's simulated user, for example its goal or its replies."""
     difficulty: float | None = None
-    """Share of failed attempts, 0 to 1, or a number on your own scale."""
+    """Difficulty of the row: the share of failed attempts, 0 to 1, or a number on your own scale."""
     original_prompt: Any = None
     """The prompt that your scorer or reward function gets; None: the user's last message."""
     test_cases: Any = None
@@ -125,7 +125,7 @@ class Row(BaseModel):
     agent_name: Text | None = None
     """Name of the row's agent loop; if the column is missing, the run's default applies."""
     prompt: Annotated[list[PromptMessage], Field(min_length=1)]
-    """The messages before the episode, the last one from the user; the loop adds tool descriptions and instructions."""
+    """The messages before the episode; the last one is a user message. The loop adds tools and instructions."""
     ability: Text | None = None
     """Label for the kind of task, for statistics."""
     reward_model: RewardColumn
@@ -135,7 +135,7 @@ class Row(BaseModel):
     videos: list[str] | None = None
     """One path for each `<video>` of the prompt."""
     rm_prompt: list[PromptMessage] | None = None
-    """The prompt that judges and reward models get; `rm_prompt.<name>`, also in `extra_info`, is for one of them."""
+    """The prompt for judges and reward models; the `rm_prompt.<name>` key of `extra_info` is for one judge or model."""
 
     @model_validator(mode="after")
     def _turns_and_media(self) -> Row:
@@ -148,7 +148,7 @@ class Row(BaseModel):
             marks = sum(message.content.count(mark) for message in self.prompt)
             if marks != len(media or ()):
                 problem = f"the prompt has {marks} {mark} for {len(media or ())} {mark.strip('<>')}s"
-                raise InvalidValueError(problem, f"Write one {mark} in the prompt where each belongs")
+                raise InvalidValueError(problem, f"Write one {mark} in the prompt for each of them")
         return self
 
 
@@ -157,7 +157,7 @@ def check_row(row: Any, place: str) -> None:
 
     Args:
         row: the columns of the row.
-        place: file and number of the row, for the error.
+        place: file and number of the row, which the error names.
 
     Raises:
         ConfigError: the row breaks the contract; the error names location, column, value and remedy.
@@ -180,10 +180,10 @@ def check_rows(rows: Iterable[Any], *, source: str = "rows") -> None:
 
     Args:
         rows: rows from `make_row` or any other source.
-        source: name of the rows in errors, usually the path of their file.
+        source: name of the rows in errors, usually the file's path.
 
     Raises:
-        ConfigError: a row breaks the contract, or there are no rows.
+        ConfigError: a row breaks the contract, or `rows` is empty.
     """
     number = -1
     for number, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Converts raw data sets into files of rows: the common part of all scripts in `data_preprocess/`.
+"""Converts raw data sets into files of rows. All scripts in `data_preprocess/` use this module.
 
     GSM8K = RawSet("gsm8k", to_row, hub={"train": Hub("openai/gsm8k", "main", "train")})
     run(GSM8K, __doc__)  # the command line of a script
@@ -39,20 +39,20 @@ class Hub(NamedTuple):
 
 @dataclass(frozen=True)
 class RawSet:
-    """A published data set, and how its examples become rows.
+    """A published data set, and the function that turns its examples into rows.
 
     Attributes:
         name: name of the output folder under `~/data`.
         to_row: makes one row; it gets `agent_name` and the options of `arguments`.
         hub: location of each split on the Hub.
         agent_name: default agent loop of the rows.
-        arguments: additional command line options for argparse; `prepare`, or else `to_row`, gets their values.
+        arguments: additional command line options for argparse; `prepare`, or `to_row` without it, gets their values.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
         prepare: called once with the options before reading starts; returns the options that `to_row` gets.
-        generate: makes the examples of each split, so no input is read. It gets the options, from which it removes its
-            own, the seed, and the number of examples per split.
+        generate: makes the examples of each split, so no input is read. It gets the options, the seed, and the number
+            of examples per split, and removes the options that it uses.
         test_share: share of the rows for the `test` split, if the input has no such split.
-        trial: returns why a row is omitted, or "" to keep it.
+        trial: returns the reason why a row is omitted, or "" to keep the row.
     """
 
     name: str
@@ -75,7 +75,7 @@ def run(
     Args:
         data_set: the data set to convert.
         description: text for `--help`.
-        arguments: command line arguments; None: the process's own.
+        arguments: command line arguments; None: the arguments of the process.
         command: name of the command in `--help` and errors; None: the script's name.
     """
     common = vars(_parser(data_set, description, command).parse_args(arguments))
@@ -107,7 +107,7 @@ def run(
 def _convert(
     data_set: RawSet, inputs: Mapping[str, Iterable[Raw]], options: Mapping[str, Any], common: Mapping[str, Any]
 ) -> tuple[dict[Path, int], Counter[str]]:
-    """Write `<split>.parquet` for each split: either all of them or none.
+    """Write `<split>.parquet` for every split, or no file at all.
 
     Args:
         data_set: the data set, for its `to_row`.
@@ -142,7 +142,7 @@ def _convert(
 
 
 def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> str:
-    """Return the split of an example: a share of `train` goes to `test`, drawn by number or by a column."""
+    """Return the split of an example; a share of `train`, drawn by number or by a column, moves to `test`."""
     key, column, share = number, common.get("split_by"), common.get("test_share")
     if column is not None:
         key = value_of(example, column)
@@ -156,10 +156,10 @@ def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> 
 
 
 def value_of(example: Mapping[str, Any], *names: str) -> Any:
-    """Return the value of the first of these columns that the example has.
+    """Return the value of the first of these columns in the example.
 
     Raises:
-        ConfigError: the example has none of the columns, or the value is null or NaN.
+        ConfigError: the example contains none of the columns, or the value is null or NaN.
     """
     name = next((name for name in names if name in example), None)
     if name is None:
@@ -172,10 +172,10 @@ def value_of(example: Mapping[str, Any], *names: str) -> Any:
 
 
 def text_of(example: Mapping[str, Any], *names: str) -> str:
-    """Return the text in the first of these columns that the example has.
+    """Return the text of the first of these columns in the example.
 
     Raises:
-        ConfigError: the example has none of the columns, or the value is not text or is empty.
+        ConfigError: the example contains none of the columns, or the value is not text or is empty.
     """
     value = value_of(example, *names)
     if not isinstance(value, str) or not value.strip():
@@ -207,10 +207,10 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     number = partial(parser.add_argument, metavar="<int>", type=int)
     if data_set.generate is None:
         path, hub = partial(parser.add_argument, metavar="<path>"), next(iter(data_set.hub.values()), Hub("none"))
-        path("--input", nargs="+", help="Input files; a word such as test in a file's name sets the split")
+        path("--input", nargs="+", help="Input files; a word in a file's name, such as test, sets the split")
         path("--local_dataset_path", help="A folder with train and test files, or one file")
         add("--hub", help=f"Data set on the Hub, default: {hub.name}")
-        add("--split_by", help="Column with the split, or with values that must not be in two splits")
+        add("--split_by", help="Column that contains the split, or values that must not be in two splits")
         text = "Share of train rows for the test split, default: %(default)s"
         add("--test_share", metavar="<float>", type=_share, default=data_set.test_share, help=text)
     else:
@@ -220,7 +220,7 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     folders = "--local_save_dir", "--local_dir", "--out"
     add(*folders, metavar="<path>", default=default, help="Output folder, default: %(default)s")
     add("--agent_name", default=data_set.agent_name, help="Agent loop for the rows, default: %(default)s")
-    add("--tools", nargs="+", help="Limit the rows to these tools; default: all of the run's tools")
+    add("--tools", nargs="+", help="Limit the rows to these tools; default: all tools of the run")
     number("--limit", type=_positive, help="Number of rows to convert in each split, default: all")
     number("--seed", default=0, help="Random seed, default: %(default)s")
     for name, option in data_set.arguments.items():

@@ -30,8 +30,8 @@ class NumberedRow(NamedTuple):
     Attributes:
         place: file and row or line, for messages.
         number: number of the row in its file, from 0.
-        row: the unpacked row, without columns that are null.
-        changes: what `as_row` changed to fit the contract.
+        row: the unpacked row, without null columns.
+        changes: the changes that `as_row` made to fit the contract.
     """
 
     place: str
@@ -49,8 +49,8 @@ class RowsFile:
         count: number of rows in the whole file.
         schema: pyarrow's schema of the columns.
         rows: the first rows.
-        error: why the file could not be read.
-        changes: what `as_row` changed in any of the rows to fit the contract.
+        error: the reason why the file could not be read.
+        changes: the changes that `as_row` made to any row to fit the contract.
     """
 
     path: str
@@ -70,7 +70,7 @@ def iterate_rows(path: str) -> Iterator[NumberedRow]:
     suffix = Path(path).suffix
     if suffix not in SUFFIXES:
         problem = f"verl reads {', '.join(SUFFIXES)}, not {suffix or 'a file without one of these extensions'}"
-        remedy = "Convert it with agent-rl data convert, or with agent_rl.data.make_row and write_parquet"
+        remedy = "Convert the file with agent-rl data convert, or with agent_rl.data.make_row and write_parquet"
         raise ConfigError(path, problem, remedy)
     for number, raw in enumerate(read_raw(path)):
         row, changes = as_row(raw.value, number=number, place=raw.place)
@@ -87,7 +87,7 @@ def check_file(path: str) -> None:
 
 
 def read_rows(path: str, most: int) -> RowsFile:
-    """Read at most `most` rows from the start of a file; if it cannot be read, the result has an `error`."""
+    """Read at most `most` rows from the start of a file; if the file cannot be read, the result contains an `error`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -112,7 +112,7 @@ def read_rows(path: str, most: int) -> RowsFile:
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
     """Return the columns, with both types, that prevent verl from joining two files; one file may lack a column."""
     import pyarrow as pa
-    from datasets import Dataset, concatenate_datasets  # verl joins files with it
+    from datasets import Dataset, concatenate_datasets  # verl joins files with this function
 
     conflicts = []
     schemas = [file.schema for file in (one, other) if file.schema is not None]

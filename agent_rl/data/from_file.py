@@ -26,7 +26,7 @@ from agent_rl.settings.yaml_files import read_yaml
 
 
 class ColumnMapping(BaseModel):
-    """The columns for prompt, answer and so on, and the values that all rows share."""
+    """The columns of the prompt, the answer and other data, and the values that all rows share."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -35,7 +35,7 @@ class ColumnMapping(BaseModel):
     answer: str | None = None
     """Column with the right answer: text, a number, or a list or mapping that your scorer reads."""
     id: str | None = None
-    """Column with the name of the row; if it is not set, rows are numbered."""
+    """Column with the name of the row; null: rows are numbered."""
     template: str | None = None
     """Jinja file that renders the prompt from the columns, for example `{{ question }} Options: {{ options }}`."""
     system: str | None = None
@@ -47,7 +47,7 @@ class ColumnMapping(BaseModel):
     ability: str = "general"
     """Label for the kind of task."""
     style: str = "rule"
-    """`rule`; `model` if a reward model judges, `environment` if a program does: then the answer may be missing."""
+    """`rule`, or `model` or `environment` if a reward model or a program judges; the answer is then optional."""
 
     @cached_property
     def _template(self) -> Any:
@@ -69,7 +69,7 @@ class ColumnMapping(BaseModel):
         """Return the prompt of a row.
 
         Raises:
-            ConfigError: the template cannot be read, or uses a column that the row does not have.
+            ConfigError: the template cannot be read, or uses a column that the row lacks.
         """
         if self.template is None:
             value = value_of(example, str(self.prompt))
@@ -139,12 +139,12 @@ def _from_known_shape(
     agent_name: str,
     tool_selection: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the row of an example that already is one, in any shape that `as_row` reads."""
+    """Return the row of an example that is already a row, in any shape that `as_row` reads."""
     defaults = {"data_source": mapping.data_source, "agent_name": agent_name, "ability": mapping.ability}
     row, _ = as_row(defaults | {name: value for name, value in example.items() if value is not None}, number=index)
     if row.get("prompt") is None:
         remedy = "Set the question's column with --prompt and the answer's column with --answer"
-        raise ConfigError("column prompt", f"it is missing: the columns are {', '.join(map(str, example))}", remedy)
+        raise ConfigError("column prompt", f"it is missing among the columns {', '.join(map(str, example))}", remedy)
     info = {"split": split} | row["extra_info"]
     if tool_selection is not None:
         info["tool_selection"] = tool_selection

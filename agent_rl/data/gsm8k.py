@@ -1,7 +1,7 @@
 """GSM8K: grade-school word problems with worked answers, as rows.
 
-Answers in the data set end with `#### <number>` and have calculator annotations such as `<<48/2=24>>`. The whole answer
-is kept in `extra_info.answer`; the ground truth is the number alone.
+Answers in the data set end with `#### <number>` and contain calculator annotations such as `<<48/2=24>>`. The whole
+answer is kept in `extra_info.answer`; the ground truth is the number alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def final_answer(answer_text: str) -> str:
     number = text.strip().replace(",", "")
     if not mark or not re.fullmatch(r"-?\d+(\.\d+)?", number):
         problem = f"no number after '####' in {answer_text[-60:]!r}"
-        raise ConfigError("column answer", problem, "End it with '#### <number>'")
+        raise ConfigError("column answer", problem, "End the answer with '#### <number>'")
     return number
 
 

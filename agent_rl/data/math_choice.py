@@ -5,7 +5,7 @@
     {"question": ..., "options": ["...", ...], "answer": "C", "answer_index": 2}         MMLU-Pro
     {"question": ..., "choices": {"text": [...], "label": [...]}, "answerKey": "C"}      ARC
 
-The ground truth is a letter; `extra_info.choices` has the texts, which the `choice` scorer accepts instead of letters.
+The ground truth is a letter; the `choice` scorer also accepts the text of the choice, from `extra_info.choices`.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(example: Mapping[str, Any]) -> tuple[str, list[str], str]:
-    """Return the data source, the choices and the letter of the right one."""
+    """Return the data source, the choices and the letter of the right choice."""
     options = value_of(example, "choices", "options")
     if isinstance(options, str):
-        if options.startswith("["):  # a printed list
+        if options.startswith("["):  # the text of a printed list
             with contextlib.suppress(ValueError, SyntaxError):
                 options = " , ".join(map(str, ast.literal_eval(options)))
         parts = _OPTION.split(options)

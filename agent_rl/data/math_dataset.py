@@ -29,7 +29,7 @@ def boxed_answer(solution: str) -> str:
     r"""Return the content of the last `\boxed{}`, with preceding boxes separated only by "and", "or" or a comma.
 
     Raises:
-        ConfigError: the solution has no box.
+        ConfigError: the solution contains no box.
     """
     answer = last_boxed(solution, joined=True)
     if answer is None:

@@ -1,12 +1,12 @@
-"""Decides which row of a training run is drawn next: shares of sources, curriculum and replay.
+"""Decides which row a training run draws next, from the shares of sources, a curriculum and replay.
 
     order = RowOrder(rows, settings.data, seed=1)
     row = order.next()
     order.report(step, [(row, success_rate)])
 
-The rows of a source are drawn in passes without replacement. The order is a function of the rows, the settings, the
-seed and the reports: all randomness is a hash of seed, source, pass and row, and drawing from the source with the
-largest deficit keeps the shares exact. `state` is plain data that another process can use to continue the same draws.
+The rows of a source are drawn in passes without replacement. The rows, the settings, the seed and the reports determine
+the order: all randomness is a hash of seed, source, pass and row, and drawing from the source with the largest deficit
+keeps the shares exact. `state` is plain data with which another process can continue the same draws.
 
 The order contains row numbers, not rows, and does not depend on verl or torch.
 """
@@ -39,7 +39,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass
 class _Pass:
-    """A pass through the rows of a source: its number, and how many rows it has covered."""
+    """A pass through the rows of a source: the number of the pass, and the number of rows that it has covered."""
 
     number: int = 0
     cursor: int = 0
@@ -49,8 +49,8 @@ class _Pass:
 class _Progress:
     """The position of the order, without the success rates of the rows.
 
-    `recent` has the mean success rates of the stage's latest steps, and `deficits` the number of draws that each source
-    is behind its share. Until the next report, sources in `dry` have no row to draw, and `free` turns the band off.
+    `recent` contains the mean success rates of the stage's latest steps; `deficits` counts a source's missing draws.
+    Until the next report, sources in `dry` have no row to draw, and `free` turns the band off.
     """
 
     seed: int
@@ -112,11 +112,11 @@ class RowOrder:
         row = self._failed_row()
         if row is None:
             row = self._draw()
-        if row is None and not self._position.free:  # the band is empty: any row is better than none
+        if row is None and not self._position.free:  # the band is empty, and any row is better than no row
             self._position.free, self._position.dry = True, []
             row = self._draw()
         if row is None:
-            problem = "no row is left to draw: all of them were dropped as solved or hopeless"
+            problem = "no row is left to draw, because all rows were dropped as solved or hopeless"
             raise FatalError(f"{KEY}.drop: {problem}. Stop here, add rows, or raise solved_after and hopeless_after")
         return row
 
@@ -170,7 +170,7 @@ class RowOrder:
         """Continue from the state of another order, with its seed and this order's settings.
 
         Raises:
-            ConfigError: the state belongs to other rows, or to verl's order.
+            ConfigError: the state belongs to other rows or to verl's order.
         """
         if "progress" not in state:
             problem = "the checkpoint was saved with verl's own row order, which no other order can continue"
@@ -178,7 +178,7 @@ class RowOrder:
         table, count = state["table"], len(self.sources)
         if (table["count"], table["digest"]) != (count, self._rows.digest):
             here = ", ".join(path for path, _ in self._rows.files)
-            problem = f"{here}: these {count} rows are not the {table['count']} rows that the checkpoint was saved with"
+            problem = f"{here}: these {count} rows differ from the {table['count']} rows of the checkpoint"
             remedy = f"Use the files {', '.join(table['files'])}, or start again with trainer.resume_mode=disable"
             raise ConfigError("data.train_files", problem, remedy)
         self._rates = np.frombuffer(table["rates"], dtype=np.float64).copy()
@@ -261,29 +261,29 @@ class RowOrder:
         return self._in_range(rows, self._stages[self._position.stage].difficulty) & ~self._is_dropped(rows)
 
     def _in_range(self, rows: Numbers, bounds: tuple[float, float] | None) -> Mask:
-        """Whether the rows have a difficulty in the range; if the range is None, all have."""
+        """Whether the difficulty of the rows is in the range; None: every difficulty is in the range."""
         low, high = bounds or (-math.inf, math.inf)
-        found: Mask = (self._difficulties[rows] >= low) & (self._difficulties[rows] <= high) | (bounds is None)
-        return found
+        in_range: Mask = (self._difficulties[rows] >= low) & (self._difficulties[rows] <= high) | (bounds is None)
+        return in_range
 
     def _is_dropped(self, rows: Numbers) -> Mask:
         """Whether the rows were solved, or hopeless, on too many consecutive visits."""
         drop, streaks = self._settings.drop, self._streaks[rows]
-        found: Mask = np.zeros(len(rows), dtype=np.bool_)
+        dropped: Mask = np.zeros(len(rows), dtype=np.bool_)
         if drop is not None and drop.solved_after is not None:
-            found |= streaks >= drop.solved_after
+            dropped |= streaks >= drop.solved_after
         if drop is not None and drop.hopeless_after is not None:
-            found |= streaks <= -drop.hopeless_after
-        return found
+            dropped |= streaks <= -drop.hopeless_after
+        return dropped
 
     def _is_in_band(self, rows: Numbers) -> Mask:
         """Whether the rows have a success rate in the band, or no known rate."""
         band, rates = self._settings.band, self._rates[rows]
-        found: Mask = np.isnan(rates)
-        return found if band is None else found | ((rates >= band.low) & (rates <= band.high))
+        in_band: Mask = np.isnan(rates)
+        return in_band if band is None else in_band | ((rates >= band.low) & (rates <= band.high))
 
     def _change_stage(self, rates: list[float]) -> None:
-        """Advance to the next stage if this one has ended; the new stage draws rows in new passes."""
+        """Advance to the next stage if the current stage has ended; the new stage draws rows in new passes."""
         position = self._position
         if rates:
             position.recent.append(math.fsum(rates) / len(rates))
@@ -303,7 +303,7 @@ class RowOrder:
         position.recent = []
 
     def _require_drawable(self) -> None:
-        """Reject a stage without rows, and rows without a difficulty where one is needed."""
+        """Reject a stage without rows, and rows without a difficulty where the settings need a difficulty."""
         keys = ["order"] if self._settings.order == "difficulty" else []
         keys += [f"stages[{number}].difficulty" for number, each in enumerate(self._stages) if each.difficulty]
         missing = np.flatnonzero(np.isnan(self._difficulties))

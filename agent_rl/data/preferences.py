@@ -1,4 +1,4 @@
-r"""Preferences, as rows for training under a reward model, and as pairs for a judge.
+r"""Preferences as rows for training with a reward model, and as pairs for a judge.
 
     {"chosen": "\n\nHuman: ...\n\nAssistant: ...", "rejected": ...}                       hh-rlhf
     {"prompt": ..., "response" or "chosen": ..., "rejected": ...}                         full-hh-rlhf, and your own
@@ -9,7 +9,7 @@ r"""Preferences, as rows for training under a reward model, and as pairs for a j
     {"question": ..., "response_A": ..., "response_B": ..., "label": "A>B"}               JudgeBench
 
 Rows of all forms but the last contain the conversation before the answer, with `style: model`: the answers are in
-`extra_info` (`chosen`, `rejected`), and the chosen one is the ground truth, which a reward model can ignore. With
+`extra_info` (`chosen`, `rejected`), and the chosen answer is the ground truth, which a reward model can ignore. With
 `--judge`, and always for JudgeBench, a row asks a judge which of two answers is better, in an order that depends on
 `index`. The ground truth of such a row is `A` or `B`, and its answers are in `extra_info.answers`.
 """
@@ -126,7 +126,7 @@ def _pair(example: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str, str | 
 
 
 def _stronger(example: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the better and the worse of two responses; the second is better if the strength is above 0."""
+    """Return the better and the worse of two responses; the second response is better if the strength is above 0."""
     strength, answers = value_of(example, "preference_strength"), [text_of(example, f"response_{n}") for n in (1, 2)]
     if not isinstance(strength, int | float):
         raise ConfigError("column preference_strength", f"expected a number, got {strength!r}", "Correct the value")
@@ -134,7 +134,7 @@ def _stronger(example: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _turns(text: str, column: str) -> list[dict[str, Any]]:
-    """Return the messages of a transcript, which ends with one from the assistant."""
+    """Return the messages of a transcript, which ends with a message from the assistant."""
     parts = _TURN.split(text)
     turns = [
         {"role": _ROLES[speaker], "content": content.strip()}

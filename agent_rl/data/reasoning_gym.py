@@ -1,7 +1,7 @@
-"""Problems from any generator in the reasoning-gym package, as rows that the generator's own verifier scores.
+"""Problems from any generator of the reasoning-gym package, as rows that the generator's verifier scores.
 
-A row keeps the whole entry in `extra_info.entry`, with its generator's name in the metadata. The
-`reasoning_gym` scorer calls that generator's verifier, because many problems have several right answers.
+A row contains the whole entry in `extra_info.entry`, with the generator's name in the metadata. The `reasoning_gym`
+scorer calls that generator's verifier, because many problems have several right answers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def generate(name: str, seed: int, count: int) -> Iterator[Raw]:
     """Yield the entries of a generator; the same name, seed and count give the same entries.
 
     Raises:
-        ConfigError: the package is not installed, or has no such generator.
+        ConfigError: the package is not installed, or contains no such generator.
     """
     try:
         from reasoning_gym import create_dataset

@@ -1,4 +1,4 @@
-"""The facts about rows that a training run's order uses: sources, difficulties, and the shares of sources."""
+"""The facts about rows that determine the order of a training run: sources, difficulties, and the shares of sources."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agent_rl.errors import ConfigError, did_you_mean
 
 @dataclass(frozen=True)
 class RowFacts:
-    """The facts about the rows of the files, in order.
+    """Facts about the rows of the files, in the order of the rows.
 
     Attributes:
         sources: `data_source` of each row.
         difficulties: `extra_info.difficulty` of each row, or None.
-        files: path of each of `data.train_files`, with the data sources in it.
+        files: path of each file in `data.train_files`, with the data sources in the file.
         digest: digest of the rows' content; a state with another digest is rejected.
     """
 
@@ -56,7 +56,7 @@ def shares(
             applies), or one weight for each file; if empty, the temperature decides.
         temperature: shares are proportional to rows^(1/temperature); None: 1.
         files: path and sources of each file.
-        key: key of the weights, for errors.
+        key: key of the weights, which errors name.
 
     Raises:
         ConfigError: a source or a file has no weight, or a weight has no source.
@@ -68,7 +68,7 @@ def shares(
     else:
         values = _by_file(weights, files, counts, key)
     if (total := sum(values)) <= 0:
-        raise ConfigError(key, "no source has a weight above 0", "Give a weight to each source you want to draw from")
+        raise ConfigError(key, "no source has a weight above 0", "Set a weight for every source to draw from")
     return [value / total for value in values]
 
 
@@ -81,7 +81,7 @@ def _by_pattern(weights: Mapping[str, float], names: Sequence[str], key: str) ->
         matches = [pattern for pattern in weights if pattern == name or fnmatchcase(name, pattern)]
         if not matches:
             problem = f"the data source {name!r} has no weight"
-            raise ConfigError(key, problem, f"Add {name!r}: WEIGHT to it; 0 skips its rows")
+            raise ConfigError(key, problem, f"Add {name!r}: WEIGHT to this key; 0 skips its rows")
         values.append(weights[max(matches, key=lambda text: (text == name, sum(c not in "*?[]" for c in text)))])
     return values
 

@@ -43,7 +43,7 @@ ToRow = Callable[..., dict[str, Any]]
 
 RESERVED_KEYS = {
     **{key: key for key in ("split", "index", "question", "tools_kwargs", "tool_selection")},
-    "need_tools_kwargs": "tools_kwargs",  # make_row derives it
+    "need_tools_kwargs": "tools_kwargs",  # make_row derives this key
 }
 
 
@@ -68,7 +68,7 @@ def make_row(
     """Build one row of the contract and check it.
 
     Args:
-        prompt: the messages of the prompt, the last one from the user, or a string, or content parts (a list of
+        prompt: the messages of the prompt, which end with a user message, or a string, or content parts (a list of
             `{"type": "image" | "video" | "text", ...}`). None: one user message with `question`.
         question: the question alone, kept in `extra_info.question`; None: the text of the prompt's last message.
         data_source: name of the data set, which selects the scorer and groups the metrics.
@@ -77,14 +77,14 @@ def make_row(
         index: number or name of the row within its split.
         agent_name: registered name of the agent loop.
         ability: label for the kind of task.
-        style: `rule`, or `model` or `environment` if one of these judges, so that `ground_truth` may be None.
+        style: `rule`; or `model` or `environment` if one of these judges, so that `ground_truth` may be None.
         extra_info: additional JSON data of the row: `user`, `difficulty`, `original_prompt`, `interaction_kwargs`, or
             your own keys; scorers get all of it.
         tools_kwargs: arguments of the tools for this row, `{tool: {"create_kwargs": {...}}}`.
-        tool_selection: names of the only tools this row may use; None: all.
+        tool_selection: names of the only tools that this row may use; None: all tools.
         images: bytes, paths, `{"bytes": ...}`, `{"path": ...}` or pillow images, one for each `<image>` of the prompt.
         videos: paths, one for each `<video>` of the prompt.
-        rm_prompt: the prompt that judges and reward models get, as text or messages; a mapping has one for each
+        rm_prompt: the prompt that judges and reward models get, as text or messages; a mapping contains one prompt per
             component or model, by name.
 
     Raises:
@@ -131,10 +131,10 @@ def make_row(
 
 
 def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
-    """Decorator: turn a function that returns `make_row`'s arguments for an example into one that returns the row.
+    """Decorator that makes a function return the row of an example instead of the arguments of `make_row`.
 
     Args:
-        arguments_of: gets the example, and whichever of `split`, `index` and the options it has as parameters.
+        arguments_of: gets the example, and `split`, `index` and the options that are among its parameters.
 
     Returns:
         `(example, split, index, **options) -> row`; all other options are passed to `make_row`.

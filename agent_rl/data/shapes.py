@@ -1,8 +1,8 @@
-"""Reads rows in commonly used shapes, and reports what it changed.
+"""Reads rows in common shapes, and reports the changes.
 
     row, changes = as_row({"prompts": "6 * 7?", "ground_truth": "42", "data_source": "gsm8k"}, number=0)
 
-A row of the contract is returned unchanged. Other accepted shapes have:
+A row of the contract is returned unchanged. A row in another shape may have:
 
 - a `prompts`, `messages` or `conversations` column (ShareGPT: `from`, `value`) instead of `prompt`
 - a prompt that is a single string, or a list of content parts without roles; a message whose content is a list of
@@ -51,7 +51,7 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
     for column, names in _KEYS.items():
         values = row.get(column) or {}
         moved = {name: row.pop(name) for name in names if name in row}
-        if isinstance(values, Mapping):  # otherwise the check reports it
+        if isinstance(values, Mapping):  # otherwise the check reports the row
             moved = {name: value for name, value in moved.items() if value is not None and values.get(name) is None}
             row[column] = {**values, **moved}
             changes += [f"{name} moved into {column}" for name in moved]
@@ -125,7 +125,7 @@ def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None
 
 
 def _complete(row: dict[str, Any], changed: Callable[[str], None], number: int) -> None:
-    """Read tests as the ground truth and numbers as text, and number the row, where the row does not say it itself."""
+    """Fill in missing columns: tests become the ground truth, numbers become text, and the row gets a number."""
     model, info = row["reward_model"], row["extra_info"]
     if not isinstance(model, dict) or not isinstance(info, dict):
         return
@@ -134,7 +134,7 @@ def _complete(row: dict[str, Any], changed: Callable[[str], None], number: int) 
         tests = tests if tests is not None else info.get("test_cases")
         if tests is not None:
             model["ground_truth"] = tests
-            changed("test_cases are read as ground_truth, which is null")
+            changed("test_cases are read as ground_truth, because ground_truth is null")
     truth = model.get("ground_truth")
     if (text := as_text(truth)) is not truth:
         model["ground_truth"] = text
@@ -144,7 +144,7 @@ def _complete(row: dict[str, Any], changed: Callable[[str], None], number: int) 
     if info.get("index") is None:
         info["index"] = number
         changed("rows without extra_info.index are numbered")
-    if isinstance(kwargs := info.get("tools_kwargs"), Mapping):  # a typed table fills the gaps with null
+    if isinstance(kwargs := info.get("tools_kwargs"), Mapping):  # a typed table fills missing values with null
         info["tools_kwargs"] = {tool: value for tool, value in kwargs.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""Reads raw data sets from files or the Hub, one example at a time, each with its location for errors.
+"""Reads raw data sets from files or the Hub, one example at a time, with the example's location for errors.
 
 Files may be compressed (`.gz`). Python's own parsers read CSV and JSON lines line by line, not into a table: they
 report the line of an error, do not guess types ("007" stays text) and need no more memory for a million rows.
@@ -24,7 +24,7 @@ SPLITS = {
     **{"train": "train", "training": "train", "test": "test"},
     **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
 }
-"""Names of splits in data sets, and the names under which they are written."""
+"""Names of splits in data sets, and the names of the files that the splits are written to."""
 _LARGEST_FIELD = 2**31 - 1
 _SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
 
@@ -40,8 +40,8 @@ def read_raw(path: str | os.PathLike[str]) -> Iterator[Raw]:
     """Yield the examples of a file.
 
     Raises:
-        ConfigError: the file cannot be read, is of an unknown kind or has no examples, or a line or row is broken; the
-            examples before it have been yielded.
+        ConfigError: the file cannot be read, is of an unknown kind or contains no examples, or a line or row is broken;
+            the examples before that line have been yielded.
     """
     file = Path(path).expanduser()
     read = _reader(file)
@@ -52,17 +52,17 @@ def read_raw(path: str | os.PathLike[str]) -> Iterator[Raw]:
             yield raw
     except (OSError, EOFError, zlib.error) as error:
         problem = f"it cannot be read ({getattr(error, 'strerror', None) or error})"
-        raise ConfigError(str(file), problem, "Copy or download it again, and check that you can read it") from error
+        raise ConfigError(str(file), problem, "Copy or download it again, and check that you may read it") from error
     if empty:
         problem = "the file is empty" if not file.stat().st_size else "there are no rows"
-        raise ConfigError(str(file), problem, "Check where the file comes from")
+        raise ConfigError(str(file), problem, "Check the source of the file")
 
 
 def from_hub(name: str, config: str | None = None, split: str = "train") -> Iterator[Raw]:
     """Stream the examples of a data set on the Hugging Face Hub.
 
     Raises:
-        ConfigError: the Hub cannot be reached, or has no such data set.
+        ConfigError: the Hub cannot be reached, or contains no such data set.
     """
     try:
         import datasets
@@ -81,7 +81,7 @@ def from_hub(name: str, config: str | None = None, split: str = "train") -> Iter
 
 
 def split_of(path: str | os.PathLike[str]) -> str:
-    """Return the split that a file's name contains as a word, or `train`."""
+    """Return the split whose name is a word of the file's name, or `train`."""
     words = re.findall(r"[a-z]+", Path(path).name.lower())
     return next((SPLITS[word] for word in words if word in SPLITS), "train")
 
@@ -90,7 +90,7 @@ def split_files(folder: Path) -> dict[str, list[Path]]:
     """Return the files of each split in a folder, or in its `main` or `data`: one file, or the Hub's numbered shards.
 
     Raises:
-        ConfigError: the folder has no such files, or a split has files of two kinds.
+        ConfigError: the folder contains no such files, or a split has files of two kinds.
     """
     place = next((folder / name for name in ("main", "data") if (folder / name).is_dir()), folder)
     files: dict[str, list[Path]] = {}
@@ -162,7 +162,7 @@ def _csv(file: Path) -> Iterator[Raw]:
 
 
 def _json(file: Path) -> Iterator[Raw]:
-    """Yield the objects of a file, which has one list of objects or one object per line."""
+    """Yield the objects of a file, which contains one list of objects or one object per line."""
     with _open(file) as raw:
         lines = _decoded(file, raw)
         filled = ((f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line.strip())

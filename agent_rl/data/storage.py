@@ -2,11 +2,11 @@
 
 verl joins files as typed tables. `tools_kwargs`, the keys of `extra_info` and the types of ground truths differ between
 data sets, so a typed table would fill gaps with nulls or refuse to join. Therefore the structs `reward_model` and
-`extra_info` have a few fields of a fixed type, and a `packed` field: a JSON object with every key that has no field or
-has a value of another type. `unpacked` restores the row; the package's readers, its data set for verl, its agent loops
+`extra_info` have a few fields of a fixed type, and a `packed` field: a JSON object with all keys without a field, or
+with a value of another type. `unpacked` restores the row; the package's readers, its data set for verl, its agent loops
 and its reward manager call it, so agents, tools and rewards get the original row.
 
-Files written by other tools have typed structs and no `packed`; they are read unchanged.
+Files from other tools have typed structs and no `packed` field; they are read unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PACKED = "packed"
 BATCH = 1_000
-"""Maximum number of rows in memory, and in a row group of the file."""
+"""Maximum number of rows in memory and in a row group of the file."""
 FIELDS: dict[str, dict[str, type]] = {
     "reward_model": {"style": str, "ground_truth": str},
     "extra_info": {
@@ -74,7 +74,7 @@ def unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(row)
     for name in FIELDS:
         struct = result.get(name)
-        if isinstance(struct, Mapping) and PACKED in struct:  # null in a row of another file that was joined
+        if isinstance(struct, Mapping) and PACKED in struct:  # null in a row of another file in the join
             fields = {key: value for key, value in struct.items() if value is not None and key != PACKED}
             result[name] = fields | json.loads(struct[PACKED] or "{}")
     return result
@@ -89,7 +89,7 @@ class RowWriter:
 
     Raises:
         ConfigError: a row breaks the contract or JSON cannot represent it (the error names file, row and column), the
-            file cannot be written, or there were no rows at the end of the block.
+            file cannot be written, or no row was written in the block.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -176,7 +176,7 @@ def read_parquet(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def _packed(row: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return the stored form of a row: each struct's values that have no field of their type become JSON."""
+    """Return the stored form of a row: values of a struct without a field of their type become JSON."""
     stored = dict(row)
     for name, fields in FIELDS.items():
         typed: dict[str, Any] = {}
@@ -199,7 +199,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _table(rows: list[dict[str, Any]], path: Path, first: int) -> pa.Table:
-    """Return the rows as a table; if arrow rejects a row, the error names the first one."""
+    """Return the rows as a table; if arrow rejects rows, the error names the first rejected row."""
     import pyarrow as pa
 
     try:
@@ -216,7 +216,7 @@ def _table(rows: list[dict[str, Any]], path: Path, first: int) -> pa.Table:
 def _json(value: Any, place: str) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-        text.encode()  # half a surrogate pair raises a ValueError here, where the row is known, not later in a batch
+        text.encode()  # half a surrogate pair raises a ValueError here, where the row is known, instead of in a batch
         return text
     except (TypeError, ValueError, RecursionError) as error:
         remedy = "Write text, numbers, lists and mappings; put media in images and videos"

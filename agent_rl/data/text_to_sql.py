@@ -6,7 +6,7 @@
     {"question": ..., "query": "SELECT ...;SELECT ...", "db_name": ...}         sql-eval: any of the queries is right
 
 `--databases` sets the folder of SQLite files. The database's schema is part of the prompt; the `sql` tool and the
-scorer get its path. Queries that use the current time get `--now` instead, which the prompt states, because the data
+scorer get its path. Queries that use the current time get the time `--now`, which the prompt states, because the data
 does not change with the clock.
 """
 
@@ -83,7 +83,7 @@ def _source(example: Mapping[str, Any]) -> str:
 
 
 def new_database(path: Path) -> sqlite3.Connection:
-    """Create a database that only this process uses, without locks, which a cluster's file system may not support."""
+    """Create a database for this process, without locks, because a cluster's file system may not support locks."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?vfs=unix-none", uri=True)
 
 
@@ -100,7 +100,7 @@ def database_file(folder: Path, name: str) -> Path:
     """Return the file of a database: `name.sqlite`, or `name/name.sqlite` as in Spider and BIRD; also `.db`.
 
     Raises:
-        ConfigError: the folder has no such file.
+        ConfigError: the folder contains no such file.
     """
     for ending in ("sqlite", "db", "sqlite3"):
         for path in (folder / f"{name}.{ending}", folder / name / f"{name}.{ending}"):
@@ -121,7 +121,7 @@ def schema_of(database: Path) -> str:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             rows = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'table'").fetchall()
     except sqlite3.Error as error:
-        raise ConfigError(str(database), f"it is not an SQLite database ({error})", "Copy it again") from error
+        raise ConfigError(str(database), f"it is not an SQLite database ({error})", "Copy the file again") from error
     return "\n".join(f"{sql.strip()};" for (sql,) in rows if sql and "sqlite_" not in sql[:20])
 
 
@@ -136,7 +136,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "type": datetime.fromisoformat,
         "default": datetime(2025, 1, 15, 12),
         "metavar": "TIME",
-        "help": "Time of queries, default: %(default)s",
+        "help": "Current time for the queries, default: %(default)s",
     },
     "--tool": {"metavar": "NAME", "help": "Tool that gets the row's database, for example sql"},
 }

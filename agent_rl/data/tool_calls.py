@@ -5,10 +5,10 @@
     {"prompt": [...], "reward_model": {"ground_truth": "<tool_call>..."}}         RLLA, a row of verl
 
 The prompt describes the functions, and a call is written as text: `<tool_call>{"name": ..., "arguments":
-{...}}</tool_call>`. For agents other than `single_turn_agent`, `extra_info.functions` has the functions instead, with
-JSON schemas, and the agent shows them as its tools; RLLA rows have them only in the prompt. The ground truth is the
-list of calls. If a BFCL example has several turns, a scripted user sends the later messages, and the ground truth has
-the calls of all turns; such an example lists classes instead of their functions, so the agent needs tools for them.
+{...}}</tool_call>`. For agents other than `single_turn_agent`, `extra_info.functions` contains the functions instead,
+with JSON schemas, and the agent shows them as its tools; RLLA rows contain them only in the prompt. The ground truth is
+the list of calls. If a BFCL example has several turns, a scripted user sends the later messages, and the ground truth
+contains the calls of all turns; such an example lists classes, for which the agent needs tools.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agent_rl.data.sources import Raw, read_raw
 from agent_rl.errors import ConfigError
 
 IN_TEXT = "single_turn_agent"
-"""Name of the agent whose prompt describes the functions."""
+"""The agent whose prompt describes the functions."""
 INSTRUCTIONS = """\
 You can call these functions:
 {functions}
@@ -79,7 +79,7 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
             info["user"] = {"replies": [message["content"] for turn in turns[1:] for message in turn]}
             info["initial_config"] = example.get("initial_config")
     else:
-        remedy = "It must have the form of BFCL (question, function), xLAM (query, tools, answers) or RLLA"
+        remedy = "The columns must have the form of BFCL (question, function), xLAM (query, tools, answers) or RLLA"
         raise ConfigError(
             "column question", f"the columns have an unknown form: {', '.join(map(str, example))}", remedy
         )
@@ -102,7 +102,7 @@ def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
 
     Args:
         path: file of questions.
-        answers: file of answers; None: the file next to it with `_answers` in its name, or the one in BFCL's
+        answers: file of answers; None: the file next to it with `_answers` in its name, or the file in BFCL's
             `possible_answer` folder, if it exists.
 
     Raises:
@@ -154,7 +154,7 @@ def _prompt(messages: list[dict[str, Any]], functions: Any) -> list[dict[str, An
 
 
 def _bfcl_calls(example: Mapping[str, Any]) -> list[Any]:
-    """Return the calls of an example; calls in several turns are parsed, and an irrelevant question has none."""
+    """Return the calls of an example; calls in several turns are parsed, and an irrelevant question has no calls."""
     if "ground_truth" not in example:
         if "irrelevance" not in str(example.get("id")):
             remedy = "Put the answer file next to the questions: NAME_answers.json or possible_answer/NAME.json"

@@ -1,4 +1,4 @@
-"""A task as one class: its rows, its tools, the state of an episode and the reward.
+"""A task as one class with its rows, its tools, the state of an episode and the reward.
 
     class Lockers(Environment):
         def rows(self, split, seed): ...

@@ -1,7 +1,7 @@
 """The base class of a task in one file.
 
-Each trajectory has its own instance. What a method sets on `self` is the trajectory's state, and each public method of
-the subclass that this class does not name is a tool: its type hints and docstring describe it to the policy.
+Each trajectory has its own instance, whose attributes are the trajectory's state. Every public method of the subclass
+that this class does not define is a tool, which its type hints and docstring describe to the policy.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Environment:
     eighth row is held out as split `test`, unless the column `split` assigns the rows."""
 
     random: random.Random
-    """Random numbers of the trajectory, with a seed that depends on the row alone."""
+    """Random numbers of the trajectory, with a seed that depends only on the row."""
     trajectory: Trajectory
-    """What has happened in the episode so far."""
+    """The record of the episode so far."""
     answer: str | None = None
-    """The agent's last message without a call; None before the first."""
+    """The agent's last message without a call; None before the first such message."""
     done: bool = False
     """Set it to True in a tool to end the episode after this call."""
     turn_reward: float = 0.0
-    """What `reward_turn` has added for the present turn."""
+    """The sum of the rewards that `reward_turn` added for the current turn."""
 
     def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
         """Yield the rows of a split, each a dict with `prompt` (text or chat messages) and the arguments of `reset`.
 
-        It is called on an instance of its own, which is then thrown away.
+        This method is called on a separate instance, which is then thrown away.
 
         Args:
             split: `train` or `test`.
@@ -53,42 +53,42 @@ class Environment:
     def reset(self, *_: Any, **row: Any) -> str | None:
         """Begin a trajectory; the arguments are copies of the row's values.
 
-        All samples of a row must begin in the same state. Text that it returns follows the prompt, after an empty line.
+        All samples of a row must begin in the same state. A returned text follows the prompt, after an empty line.
         """
         return None
 
     def step(self, message: str) -> str | None:
-        """Answer a turn without a call, as the world would; None ends the episode.
+        """Answer a turn without a call, in the role of the world; None ends the episode.
 
         Without this method, the first such turn ends the episode.
         """
         raise NotImplementedError("the class has no step, which would answer a message")
 
     def get_reward(self) -> float | Mapping[str, float]:
-        """Return the reward of the trajectory: a number, or named parts, always the same ones."""
+        """Return the reward of the trajectory: a number, or named parts with the same names in every trajectory."""
         raise NotImplementedError
 
     def solve(self) -> str | None:
-        """Solve the row as an expert would: each call of a tool becomes a turn, the result is the answer.
+        """Solve the row as an expert would: every tool call becomes a turn, and the returned value is the answer.
 
-        The cold start of a small model learns from it.
+        A small model learns from these turns in its cold start.
         """
         raise NotImplementedError
 
     def state_key(self) -> Any:
-        """Return a name of the present state, as JSON data.
+        """Return a name of the current state, as JSON data.
 
-        The trace keeps the state after a turn as its `notes["state"]`, and the first one as `info["state"]`.
+        The trace stores the state after a turn as the turn's `notes["state"]`, and the first state as `info["state"]`.
 
         `algo=gigpo` compares the turns of a prompt's samples that start in the same state.
         """
         raise NotImplementedError
 
     def say(self, message: str) -> str | None:
-        """In `solve`: say something to the world; returns what `step` answers."""
+        """Send a message to the world from `solve`; return the answer of `step`."""
         self.answer = message
         return self.step(message)
 
     def reward_turn(self, reward: float) -> None:
-        """Add a reward to the present turn; the component `turns` sums them, with weight 1."""
+        """Add a reward to the current turn; the component `turns` sums these rewards, with weight 1."""
         self.turn_reward += reward

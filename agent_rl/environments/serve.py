@@ -1,8 +1,8 @@
 """The program that runs environments of a package in the package's own Python, one JSON line per request.
 
 `served.py` starts it as `python -I serve.py FILE`. FILE is a module of `agent_rl.environments.families`, of which this
-program uses `start()`, `describe(id)`, `rows(id, split, seed)` and the class `Session`. That Python has no agent_rl: a
-family imports nothing of it but this module.
+program uses `start()`, `describe(id)`, `rows(id, split, seed)` and the class `Session`. agent_rl is not installed in
+that Python, so a family imports only this module of agent_rl.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 START_S = 15.0
-"""Seconds in which a web server must have started."""
+"""Maximum number of seconds in which a web server must start."""
 
 
 class CallError(Exception):
-    """A call fails in a way that the policy may read."""
+    """An error of a call that the policy may read."""
 
 
 def of_split(values: Iterable[Value], split: str) -> list[Value]:
-    """Return the values of a split: every fourth one is held out."""
+    """Return the values of a split; every fourth value is held out."""
     return [value for number, value in enumerate(values) if (number % 4 == 3) == (split == "test")]
 
 
@@ -62,14 +62,14 @@ class Server:
             self._family = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
             spec.loader.exec_module(self._family)  # type: ignore[union-attr]
             self._family.start()
-        except Exception as error:  # noqa: BLE001 - each request gets it as its answer
+        except Exception as error:  # noqa: BLE001 - every request gets the error as its answer
             self._problem = _raised(error)
 
     def answer(self, key: str | None, method: str, arguments: list[Any], ended: list[str]) -> list[Any]:
         """Return `["result", value]`, `["lost"]` for a session that this process does not have, or the exception.
 
         Args:
-            key: the session; None: a function of the family.
+            key: the session; None: the method is a function of the family.
             method: `open` for a new session, or a method of the session or the family.
             arguments: the arguments of the method.
             ended: sessions that are not needed any more.
@@ -88,7 +88,7 @@ class Server:
             if key not in self._sessions:
                 return ["lost"]
             return ["result", getattr(self._sessions[key], method)(*arguments)]
-        except Exception as error:  # noqa: BLE001 - the process that asked raises it
+        except Exception as error:  # noqa: BLE001 - the process that sent the request raises the error
             return _raised(error)
 
 

@@ -1,10 +1,10 @@
-"""Environments of packages that need a Python of their own, in a process of that Python.
+"""Environments of packages that need a separate Python, in a process of that Python.
 
-    class_of("bfcl", "TicketAPI+TravelAPI")  # a subclass of Environment, whose methods ask the process
+    class_of("bfcl", "TicketAPI+TravelAPI")  # a subclass of Environment, whose methods send requests to the process
 
 Each agent-loop worker has one process per family, which holds the sessions of all its trajectories and answers one
 request after the other. A request that takes too long ends the process. The next request starts another process, which
-repeats the requests of its session so far; if an answer is then another one, the trajectory is unscored.
+repeats the earlier requests of the session; if an answer then differs, the trajectory is unscored.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from agent_rl.errors import ConfigError, ToolError, UnscoredError
 from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
 
 REQUEST_S = 20.0
-"""Seconds that one request may take; less than the usual limit of a tool, because others wait for it."""
+"""Time limit of one request in seconds; shorter than the usual limit of a tool, because other requests wait."""
 
 
 class Process:
-    """The process of a family, which starts at the first request and after its end.
+    """The process of a family; a request starts it if it does not run.
 
     Args:
         family: name of a module of `agent_rl.environments.families`.
@@ -47,7 +47,7 @@ class Process:
         self._workers = Workers(f"runs environments of {family}", command, kept=1)
         self._lock = threading.Lock()
         self.ended: deque[str] = deque()
-        """Sessions that can be closed; appended by the garbage collector, which must not wait for the lock."""
+        """Sessions to close; the garbage collector appends them, because it must not wait for the lock."""
 
     def ask(self, key: str | None, method: str, *arguments: Any) -> Any:
         """Return the result of a method of a session, or of the family if `key` is None.
@@ -57,7 +57,7 @@ class Process:
             ValueError: the family refuses the arguments.
             ToolError: a call failed in a way that the policy may read.
             UnscoredError: the process did not answer.
-            RuntimeError: the family raised any other exception; names its line.
+            RuntimeError: the family raised any other exception; the error names the line.
         """
         with self._lock:
             ended = [self.ended.popleft() for _ in range(len(self.ended))]
@@ -81,7 +81,7 @@ class Process:
 
 
 class _Session:
-    """A session in the process, whose requests can be repeated in another one."""
+    """A session in the process, whose requests can be repeated in another process."""
 
     def __init__(self, process: Process) -> None:
         self._process, self._key = process, uuid.uuid4().hex
@@ -102,7 +102,7 @@ class _Session:
 
 
 class ServedEnvironment(Environment):
-    """Base of the classes that `class_of` makes."""
+    """Base class of the classes that `class_of` makes."""
 
     process: ClassVar[Process]
     identifier: ClassVar[str]
@@ -120,7 +120,7 @@ class ServedEnvironment(Environment):
         return text
 
     def get_reward(self) -> float | Mapping[str, float]:
-        """Return what the family's own judge says about the answer, or about all messages to a simulated user."""
+        """Return the verdict of the family's judge on the answer, or on all messages to a simulated user."""
         answer = self.answer
         if messages := [turn.notes[MESSAGE] for turn in self.trajectory.turns if MESSAGE in turn.notes]:
             answer = None if self.trajectory.answer is None else "\n".join(messages)
@@ -141,11 +141,11 @@ class ServedEnvironment(Environment):
 def class_of(family: str, identifier: str) -> type[Environment]:
     """Return the class of an environment, whose methods are the functions that the family describes.
 
-    `describe(id)` of the family returns `system`, the system message, `tools`, each with name, description and
-    parameters, and `methods`, those of `step` and `solve` that the environment has.
+    The family's `describe(id)` returns `system` (the system message), `tools` (with name, description and parameters),
+    and `methods` (the methods among `step` and `solve` that the environment defines).
 
     Raises:
-        ConfigError: the family's Python has not been made, or the family has no such environment.
+        ConfigError: the family's Python has not been made, or the family contains no such environment.
     """
     process = Process.of(family)
     try:

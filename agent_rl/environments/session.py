@@ -24,10 +24,10 @@ from agent_rl.trajectory import Trajectory, plain
 from agent_rl.work.concurrency import OneThread, OutOfTime, within
 
 MESSAGE = "message"
-"""Key of a turn's notes: what the agent has said to a simulated user."""
+"""Key in a turn's notes for the agent's message to a simulated user."""
 
 _parts: dict[type, frozenset[str]] = {}
-"""The names of the reward's parts that each class has returned first."""
+"""For each class, the names of the parts of the first returned reward."""
 
 
 class EnvironmentSession:
@@ -36,7 +36,7 @@ class EnvironmentSession:
     Args:
         kind: the loaded class.
         row: the row's values, the arguments of `reset`.
-        limit_s: seconds that one method may take.
+        limit_s: time limit of one method in seconds.
         trajectory: the trajectory, which the instance may read.
 
     Raises:
@@ -44,7 +44,7 @@ class EnvironmentSession:
     """
 
     tools: ClassVar[type[ToolSession]] = ToolSession
-    """The class of the trajectory's tools."""
+    """The class that runs the trajectory's tools."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class EnvironmentSession:
             return output
 
     async def step(self, message: str) -> tuple[str | None, float | None]:
-        """Answer a turn without a call; return the world's text, None at the end, and the reward of the turn."""
+        """Answer a turn without a call; return the world's text (None at the end) and the reward of the turn."""
         self.instance.answer = message
         if self.done or not self.kind.has("step"):
             return None, None
@@ -136,14 +136,14 @@ class EnvironmentSession:
         for name, part in parts.items():
             try:
                 is_number = math.isfinite(part) and not isinstance(part, str)
-            except (TypeError, ValueError, RuntimeError):  # an array of several numbers
+            except (TypeError, ValueError, RuntimeError):  # the part is an array of several numbers
                 is_number = False
             if not is_number:
                 what = f"part {name!r} is {part!r}" if name else f"it returned {part!r}"
                 raise self._bug("get_reward", TypeError(f"{what}, not a finite number"))
         if (known := _parts.setdefault(self.kind.cls, frozenset(parts))) != parts.keys():
             problem = f"it returned the parts {sorted(parts)}, and earlier {sorted(known)}"
-            raise self._bug("get_reward", TypeError(f"{problem}; a reward always has the same parts"))
+            raise self._bug("get_reward", TypeError(f"{problem}; a reward must always have the same parts"))
         numbers = {str(name): float(part) for name, part in parts.items()}
         return numbers if isinstance(value, Mapping) else numbers[""]
 
@@ -152,7 +152,7 @@ class EnvironmentSession:
         self._thread.close()
 
     async def _note_state(self) -> None:
-        """Note the name of the state at the start or after the turn's last call, if the class defines `state_key`."""
+        """Store the name of the state at the start or after the turn's last call, if the class defines `state_key`."""
         if self.kind.has("state_key"):
             notes = self.trajectory.turns[-1].notes if self.trajectory.turns else self.trajectory.info
             notes["state"] = plain("state_key", await self.run("state_key"))
@@ -162,7 +162,7 @@ class EnvironmentSession:
         return reward or None
 
     async def run(self, name: str, /, *values: Any, **arguments: Any) -> Any:
-        """Run a method: a plain one on the trajectory's thread, an `async` one on the event loop."""
+        """Run a plain method on the trajectory's thread, or an `async` method on the event loop."""
         return await self.run_function(name, getattr(self.instance, name), *values, **arguments)
 
     async def run_function(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
@@ -176,7 +176,7 @@ class EnvironmentSession:
             raise self._bug(name, error) from error
 
     async def timed(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
-        """Run a function within the time limit; what it raises is left as it is."""
+        """Run a function within the time limit; its exceptions are not changed."""
         if self._dropped:
             raise UnscoredError(self._dropped)
         late = f"{self.kind.name}.{name} did not finish within {self.limit_s:g} s"
@@ -187,7 +187,7 @@ class EnvironmentSession:
         except OutOfTime:
             self._dropped = late
             raise UnscoredError(late) from None
-        except asyncio.CancelledError:  # the function still runs
+        except asyncio.CancelledError:  # the function is still running
             self._dropped = late
             raise
 
@@ -196,12 +196,12 @@ class EnvironmentSession:
 
 
 def state_of(instance: Any) -> dict[str, bytes]:
-    """Return the pickled attributes of an instance; those that cannot be pickled are not compared."""
+    """Return the pickled attributes of an instance, except attributes that cannot be pickled."""
     state = {}
     for name, value in getattr(instance, "__dict__", {}).items():
         if name not in ("random", "trajectory"):
             try:
                 state[name] = pickle.dumps(value)
-            except Exception:  # noqa: BLE001 - any object may refuse
+            except Exception:  # noqa: BLE001 - an object may raise any error
                 continue
     return state

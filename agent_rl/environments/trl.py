@@ -1,4 +1,4 @@
-"""Environments of TRL: a file with the arguments of a `GRPOTrainer` trains under TRL's contract.
+"""Environments of TRL, which are files with the arguments of a `GRPOTrainer` under TRL's contract.
 
 A file counts as TRL's if it has `environment_factory` (a callable without arguments, or a dict of them by the row's
 column `environment`), or no `agent_rl.Environment` and one class with `reset`. It may also have `tools`,
@@ -31,13 +31,13 @@ from agent_rl.settings.user_code import defined_at
 from agent_rl.tools import ToolSpec
 
 ADDED = " + "
-"""Stands in a target between the environment, reward functions and a file of rows."""
+"""Separator in a target between the environment, reward functions and a file of rows."""
 MOST_ROWS = 100_000
 
 
 @dataclass(frozen=True)
 class _Spec(ToolSpec):
-    """A tool whose schema describes its result too."""
+    """A tool whose schema also describes the result."""
 
     returns: Any = None
 
@@ -49,7 +49,7 @@ class _Spec(ToolSpec):
 
 
 def trl_environment(name: str, target: str, place: Place) -> TrlType | None:
-    """Load a file of TRL; return None for another one.
+    """Load a file of TRL; return None for any other file.
 
     Args:
         name: its name in `agent_rl.environments`.
@@ -105,15 +105,15 @@ def _factory(make: Any, functions: list[Any], named: Mapping[str, Any], place: P
         raise place.error(f"{where} has no reset", "Define reset(self, **row)")
     if inspect.iscoroutinefunction(cls.reset):
         raise place.error(f"{where}: reset is async, and TRL does not await it", "Write a plain def reset")
-    found = [name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")]
-    methods = [name for name in found if name not in ("reset", "get_reward")]  # TRL's rule, and its order
+    public = [name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")]
+    methods = [name for name in public if name not in ("reset", "get_reward")]  # the same rule and order as in TRL
     blank = cls.__new__(cls)
     tools = {each.__name__: each for each in (*functions, *(getattr(blank, name) for name in methods))}
-    for function in (*tools.values(), *(getattr(cls, name) for name in found if name not in methods)):
+    for function in (*tools.values(), *(getattr(cls, name) for name in public if name not in methods)):
         for problem, remedy in blocking_calls(inspect.unwrap(function)):
             raise place.error(problem, remedy)
     owned = {f"{cls.__name__}_reward" if cls.__name__ in TERMS else cls.__name__: None}
-    rewards = {**named, **(owned if "get_reward" in found else {})}
+    rewards = {**named, **(owned if "get_reward" in public else {})}
     return Factory(make, cls, [_spec(tool, place) for tool in tools.values()], methods, rewards)
 
 
@@ -122,7 +122,7 @@ def _spec(tool: Callable[..., Any], place: Place) -> ToolSpec:
 
     try:
         schema = get_json_schema(tool)["function"]
-    except Exception as error:  # it reads the author's docstring and hints
+    except Exception as error:  # this function reads the author's docstring and hints
         problem = f"TRL cannot describe the tool {tool.__name__} ({defined_at(tool)}): {error}"
         remedy = "Give each argument a type hint and a line under Args:, or derive the class from agent_rl.Environment"
         raise place.error(problem, remedy) from error
@@ -140,7 +140,7 @@ def _named(functions: Iterable[Any], place: Place) -> dict[str, Callable[..., An
             remedy = "Write a function, or name the model in agent_rl.reward.components"
             raise place.error(f"the reward {function!r:.60} is a model", remedy)
         if "completion_ids" in inspect.signature(function).parameters:
-            problem = f"the reward function {name} ({defined_at(code)}) takes completion_ids, which are not kept"
+            problem = f"the reward function {name} ({defined_at(code)}) takes completion_ids, which are not stored"
             raise place.error(problem, "Read the text in completions")
         named[f"{name}_reward" if name in TERMS else name] = function
     return named

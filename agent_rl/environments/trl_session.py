@@ -1,4 +1,4 @@
-"""An environment of TRL, `TrlType`, and one trajectory of it, `TrlSession`, called as `GRPOTrainer` calls it."""
+"""An environment of TRL (`TrlType`) and one of its trajectories (`TrlSession`), called as in `GRPOTrainer`."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from agent_rl.trajectory import Message, ToolCall, ToolResult, ToolStatus, Traje
 from agent_rl.work.concurrency import OneThread, together
 
 ROWS = {"train": 256, "test": 32}
-"""Numbers of rows if the file has none."""
+"""Numbers of rows of the splits if the file contains no rows."""
 EMPTY_PROMPT = "(The environment writes this message.)"
-"""Stands in rows for an empty message, which the contract of rows does not allow."""
+"""Text in rows instead of an empty message, which the contract of rows does not allow."""
 DIFFERS = "reset_differs"
-"""Name of the part of the reward that tells whether the trajectory began unlike another one of its row."""
+"""Name of the reward's part that is 1 if the trajectory began differently from another trajectory of its row."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class Factory:
-    """A factory of environments, the class that it makes, and what TRL finds on the class.
+    """A factory of environments, the class of these environments, and the class's methods and rewards.
 
     Attributes:
         make: returns an instance.
         cls: the class.
-        specs: the tools, those of the file included.
+        specs: the tools, including tools of the file.
         methods: names of the tools that are methods.
-        rewards: the reward functions by name, None for the class's own `get_reward`.
+        rewards: the reward functions by name; None stands for the class's `get_reward`.
         pool: instances that wait for a trajectory, each with the thread on which it was created.
     """
 
@@ -53,7 +53,7 @@ class Factory:
     rewards: Mapping[str, Callable[..., Any] | None]
     pool: list[tuple[Any, OneThread]] = field(default_factory=list)
     beginnings: dict[str, bytes] = field(default_factory=dict)
-    """How the first sample of each recent row began."""
+    """The beginning of the first sample of each recent row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +61,9 @@ class TrlType(EnvironmentType):
     """A loaded file of TRL.
 
     Attributes:
-        factories: by name; the only one is called None, unless the file has a dict.
+        factories: the factories by name; the name is None unless the file contains a dict.
         functions: the tools next to the methods.
-        data: the rows of each split; empty: all rows are alike.
+        data: the rows of each split; empty: all rows are equal.
     """
 
     agent: ClassVar[str] = "tool_call_agent"
@@ -84,18 +84,18 @@ class TrlType(EnvironmentType):
 
     @property
     def rows_place(self) -> str:
-        """Where the rows come from, for errors."""
+        """The source of the rows, which errors name."""
         return self.target
 
     def has(self, method: str) -> bool:
-        """Whether the class has an optional method of `agent_rl.Environment`: none counts."""
+        """Always False, because optional methods of `agent_rl.Environment` do not apply to TRL."""
         return False
 
     def factory(self, row: Mapping[str, Any], place: str) -> Factory:
         """Return the factory of a row.
 
         Raises:
-            ConfigError: the row names no factory of the dict.
+            ConfigError: the dict contains no factory of this row.
         """
         name = None if None in self.factories else row.get("environment")
         if name not in self.factories:
@@ -104,7 +104,7 @@ class TrlType(EnvironmentType):
         return self.factories[name]
 
     def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
-        """Return the rows of a split; without data, all have one empty message."""
+        """Return the rows of a split; without data, every row has one empty message."""
         return self.data.get(split) or [{"prompt": [{"role": "user", "content": ""}]}] * ROWS[split]
 
     def prompt(self, values: Any, place: str) -> Any:
@@ -123,7 +123,7 @@ class TrlType(EnvironmentType):
 
 
 class _Tools(ToolSession):
-    """The tools of a trajectory, which answer all calls: plain ones in their order, and then `async` ones together."""
+    """The tools of a trajectory, which answer all calls: plain calls in order, and then all `async` calls together."""
 
     def __init__(self, specs: Sequence[ToolSpec], **options: Any) -> None:
         super().__init__(specs, **options | {"max_parallel_calls": None})
@@ -150,7 +150,7 @@ class _Tools(ToolSession):
 
 
 class TrlSession(EnvironmentSession):
-    """An environment of TRL in one trajectory. As with TRL, its instance goes back to a pool at the end."""
+    """An environment of TRL in one trajectory. As in TRL, its instance goes back to a pool at the end."""
 
     kind: TrlType
     tools = _Tools
@@ -166,7 +166,7 @@ class TrlSession(EnvironmentSession):
 
     @property
     def done(self) -> bool:
-        """Whether the environment has ended the episode: TRL's cannot."""
+        """Always False, because an environment of TRL cannot end the episode."""
         return False
 
     @property
@@ -215,7 +215,7 @@ class TrlSession(EnvironmentSession):
         return await self.answer(ToolCall(name, arguments), ToolResult("", name, ""))
 
     async def answer(self, call: ToolCall, result: ToolResult) -> ToolOutput:
-        """Answer a call of the policy; whatever a tool raises is an observation."""
+        """Answer a call of the policy; any exception of a tool becomes an observation."""
         if (function := self.functions.get(call.name)) is None:
             result.status = ToolStatus.UNKNOWN_TOOL
             return ToolOutput(str({"error": f"Tool {call.name} not found."}))
@@ -224,7 +224,7 @@ class TrlSession(EnvironmentSession):
             value = await self.timed(
                 call.name, function if is_async else functools.partial(_plain_call, function), **call.arguments
             )
-        except Exception as error:  # TRL shows each of them to the policy
+        except Exception as error:  # TRL shows any of these errors to the policy
             if self._dropped and isinstance(error, UnscoredError):
                 raise
             result.status, value = ToolStatus.ERROR, {"error": str(error)}
@@ -234,11 +234,11 @@ class TrlSession(EnvironmentSession):
         return ToolOutput(text, images=[block["image"] for block in value if block.get("type") == "image"])
 
     async def step(self, message: str) -> tuple[str | None, float | None]:
-        """Answer a turn without a call: it ends the episode."""
+        """End the episode, because the turn has no call."""
         return None, None
 
     async def reward(self) -> dict[str, float]:
-        """Return the reward of each function, without those that return None."""
+        """Return the rewards of all functions that do not return None."""
         lists = self._lists()
         calls = [
             (name, function or self.instance.get_reward, lists if function else {})
@@ -273,7 +273,7 @@ class TrlSession(EnvironmentSession):
         }
 
     async def close(self) -> None:
-        """Put the instance back into the pool, unless a method of it still runs."""
+        """Put the instance back into the pool, unless one of its methods still runs."""
         if self._dropped or self.instance is None:
             await super().close()
         else:
@@ -288,7 +288,7 @@ class TrlSession(EnvironmentSession):
 def _plain_call(function: Callable[..., Any], /, **arguments: Any) -> Any:
     try:
         return function(**arguments)
-    except StopIteration as error:  # a thread could not pass it on
+    except StopIteration as error:  # a thread could not raise this exception
         raise ToolError(str(error)) from error
 
 

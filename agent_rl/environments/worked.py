@@ -1,7 +1,7 @@
-"""The cold start of an environment: episodes of its expert, `solve`, and copies of them that are spoiled by rule.
+"""Makes the cold start of an environment from episodes of its expert `solve`, and from spoiled copies of them.
 
-An expert alone would leave nothing to learn: success begins at about 0.4, and reinforcement learning finds out that the
-expert's way pays.
+An expert alone would leave nothing to learn: success begins at about 0.4, and reinforcement learning finds that the
+expert's way has a higher reward.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Expe
     """Run the expert on a row, and return its turns; the last one is the answer.
 
     Raises:
-        ConfigError: the class has no `solve`, or `solve` raises; names the line.
+        ConfigError: the class has no `solve`, or `solve` raises an exception; the error names the line.
     """
     require_expert(kind)
     steps: list[ExpertTurn] = []
     methods = {name: _recorded(kind, name, steps) for name in tool_names(kind.cls)}
-    recorder = type(kind.cls.__name__, (kind.cls,), {**methods, "say": _said(steps)})
+    recorder = type(kind.cls.__name__, (kind.cls,), {**methods, "say": _recorded_say(steps)})
 
     async def run() -> str:
         session = EnvironmentSession(replace(kind, cls=recorder), values, LIMIT_S, Trajectory([], StopReason.ERROR))
@@ -74,8 +74,8 @@ def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Expe
     try:
         steps.append(ExpertTurn("", {}, asyncio.run(run())))
         return tuple(steps)
-    except UnscoredError as error:  # a bug of the class, with its line, or a timeout
-        raise ConfigError(kind.target, str(error), "The expert must solve every row: correct the method") from error
+    except UnscoredError as error:  # the error is a bug of the class, with its line, or a timeout
+        raise ConfigError(kind.target, str(error), "The expert must solve every row; correct the method") from error
 
 
 def require_expert(kind: EnvironmentType) -> None:
@@ -85,7 +85,7 @@ def require_expert(kind: EnvironmentType) -> None:
         ConfigError: the class has no `solve`.
     """
     if not kind.has("solve"):
-        problem = f"{kind.cls.__qualname__} ({defined_at(kind.cls)}) has no solve, from which a small model could learn"
+        problem = f"{kind.cls.__qualname__} ({defined_at(kind.cls)}) has no solve, which a small model needs"
         raise ConfigError(kind.target, problem, "Define solve(self), or give a model with --model")
 
 
@@ -95,7 +95,7 @@ def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Call
         call = getattr(super(type(self), self), name)
         bound = inspect.signature(call).bind(*values, **arguments)
         inside = getattr(self, "_inside_tool", False)
-        if not inside:  # a tool may call another one: only the outer call is a turn
+        if not inside:  # a tool may call another tool, but only the outer call is a turn
             steps.append(ExpertTurn(name, copy.deepcopy(dict(bound.arguments))))
         self._inside_tool = True
         try:
@@ -114,7 +114,7 @@ def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Call
     return async_method if inspect.iscoroutinefunction(getattr(kind.cls, name)) else method
 
 
-def _said(steps: list[ExpertTurn]) -> Callable[..., Any]:
+def _recorded_say(steps: list[ExpertTurn]) -> Callable[..., Any]:
     def say(self: Any, message: str) -> Any:
         steps.append(ExpertTurn("", {}, message))
         return super(type(self), self).say(message)
@@ -157,7 +157,7 @@ def worked_world(names: Mapping[str, str]) -> World:
     digest = hashlib.sha256()
     for _, kind in sorted(kinds.items()):
         code = Path(inspect.getfile(kind.cls)).read_text(encoding="utf-8")
-        digest.update(ast.dump(ast.parse(code)).encode())  # comments and blank lines change nothing
+        digest.update(ast.dump(ast.parse(code)).encode())  # comments and blank lines do not change the hash
     habits: dict[str, Habit] = {name: partial(turns, name) for name in _HABITS} | {"unreadable": _unreadable}
     return World(WORLD, write, habits, baselines=("at_once",), more=more, version=digest.hexdigest())
 
@@ -187,7 +187,7 @@ def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> di
         where = f"{kind.cls.__name__}.solve ({defined_at(kind.cls.solve)})"
         raise ConfigError(where, problem, "Correct solve or get_reward")
     success = {name: (reward - worst) / (best - worst) for name, reward in rewards.items()}
-    share = 0.5 - fmean(success.values()) / 2  # a spoiled copy may succeed where the model could not
+    share = 0.5 - fmean(success.values()) / 2  # a spoiled copy may succeed on a row on which the model cannot
     share = max(SUCCESS / 2, min(SUCCESS, share))
     return {"oracle": round(share, 2)} | dict.fromkeys(success, round((1 - share) / len(success), 2))
 
@@ -223,14 +223,14 @@ def _rewards(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes:
 def _with_other_digits(
     kinds: Mapping[str, EnvironmentType], rows: Sequence[Mapping[str, Any]], excluded: set[str]
 ) -> list[dict[str, Any]]:
-    """Return copies of the rows with exchanged digits, where the expert solves them just as well.
+    """Return copies of rows with exchanged digits, if the expert solves the copies just as well.
 
-    A tiny model learns to copy a number from them, and not which digits the rows of training happen to have.
+    From these copies, a tiny model learns to copy any number instead of the digits of the training rows.
 
     Args:
         kinds: the environments by name.
         rows: rows of the contract.
-        excluded: prompts, as JSON, that no copy may have.
+        excluded: prompts, as JSON, that must not occur in copies.
     """
     rng, copies = random.Random(0), []
     for row in rows:
@@ -297,7 +297,7 @@ _HABITS: dict[str, tuple[str, Callable[[_Episode, Sequence[_Episode], random.Ran
     "at_once": ("No need.", lambda solved, others, rng: solved[-1:]),
     "random": ("Try it.", _at_random),
 }
-"""The thought of each habit, and the episode that it makes of the expert's, given the expert's in other rows."""
+"""The thought of each habit, and the function that makes its episode from the expert's episodes on all rows."""
 
 
 def _written(episode: _Episode, thought: str, agent: str) -> Turns:
@@ -308,7 +308,7 @@ def _written(episode: _Episode, thought: str, agent: str) -> Turns:
             yield step.message if native else react_answer(thought, step.message)
         elif native:
             yield native_turn(thought, {"name": step.tool, "arguments": dict(step.arguments)})
-        else:  # the format reads plain text as the only argument
+        else:  # the format reads plain text as the value of the only argument
             is_text = len(values) == 1 and isinstance(values[0], str)
             yield react_call(thought, step.tool, values[0] if is_text else dict(step.arguments))
 

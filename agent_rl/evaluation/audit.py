@@ -2,12 +2,12 @@
 
 There are three kinds of findings; the first two are errors:
 
-- *mask*: the tokens with mask 1 are not the turn's tokens;
+- *mask*: the tokens with mask 1 are not the tokens of the turn;
 - *log-probs*: values that are not log-probabilities, or that belong to tokens that were not sampled; with a model,
-  values that fit the neighbouring tokens instead of their own;
+  values that fit the neighbouring tokens instead of the token itself;
 - *drift*: a server that renders the whole conversation for every turn would show the policy different tokens, or even
-  different text, than it saw here. Training is not affected (it appends to the sampled tokens), but such a server
-  shows the policy something that it was not trained on.
+  different text, than it saw here. Training is not affected, because it appends to the sampled tokens, but such a
+  server shows the policy text that was not in training.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Drift = Literal["none", "tokens", "text"]
 AROUND = 30
 """Number of characters shown on each side of a difference."""
 MISALIGNED = 3.0
-"""How many times smaller the error at the neighbouring tokens must be before log-probs count as misaligned."""
+"""The factor by which the error at the neighbouring tokens must be smaller for log-probs to count as misaligned."""
 
 
 @dataclass(slots=True)
 class TurnAudit:
-    """The findings at one turn: None or "none" means that the check passed."""
+    """The findings at one turn; None or "none" means that the check passed."""
 
     turn: int
     """Index of the turn within the trajectory, from 0."""
@@ -40,7 +40,7 @@ class TurnAudit:
     mask: str | None = None
     logprobs: str | None = None
     retokenized: bool = False
-    """Whether tokenizing the turn's text gives different tokens than were sampled."""
+    """Whether tokenizing the turn's text gives other tokens than the sampled tokens."""
     drift: Drift = "none"
     """Whether the context before the turn differs from a fresh rendering of it, in tokens or even in text."""
     difference: str = ""
@@ -68,9 +68,9 @@ def audit_trajectory(
     """Return the findings at each turn of a trajectory with tokens.
 
     Args:
-        trajectory: from a trace with `agent_rl.trace.tokens`, read with its tokens.
+        trajectory: a trajectory of a trace with `agent_rl.trace.tokens`, read with its tokens.
         template: the policy's chat template.
-        compute: returns the model's log-probability of every token of a sequence but the first; None skips this check.
+        compute: returns the model's log-probability of all tokens of a sequence but the first; None skips this check.
     """
     record = trajectory.info["tokens"]
     turns = list(_sampled_texts(trajectory))
@@ -93,7 +93,7 @@ def audit_trajectory(
 
 
 def _sampled_texts(trajectory: Trajectory) -> Iterator[tuple[str, int]]:
-    """Yield the text and the number of tokens of every turn, and of the notes that a fold made the policy write."""
+    """Yield the text and the number of tokens of every turn, and of the notes that the policy wrote for a fold."""
     for turn in trajectory.turns:
         if turn.tokens:
             yield turn.text, turn.tokens
@@ -146,12 +146,12 @@ def _compare(
     audits: Sequence[TurnAudit],
     compute: Callable[[list[int]], list[float]],
 ) -> None:
-    """Compare recorded log-probs with the model's at the same tokens and at their neighbours."""
+    """Compare recorded log-probs with the model's log-probs at the same tokens and at their neighbours."""
     for sequence in sequences:
         if sequence["logprobs"] is None:
             continue
         ids, first = [*sequence["prompt_ids"], *sequence["response_ids"]], len(sequence["prompt_ids"])
-        own = [math.nan, *compute(ids)]  # nothing predicts the first token
+        own = [math.nan, *compute(ids)]  # the model does not predict the first token
         for stretch, audit in zip(stretches, audits, strict=True):
             if stretch.sequence is not sequence or audit.logprobs:
                 continue
@@ -170,7 +170,7 @@ def _compare(
 def _find_drift(
     record: Mapping[str, Any], stretches: Sequence[_Stretch], audits: Sequence[TurnAudit], template: ChatTemplate
 ) -> None:
-    """Compare each turn's context in the last sequence, the only one with known messages, with a new rendering."""
+    """Compare each turn's context in the last sequence, the only sequence with known messages, with a new rendering."""
     last, tools = record["sequences"][-1], record["tools"]
     messages = [] if last["images"] else record["messages"]  # the tokens of an image cannot be derived from text
     pairs = [(s, a) for s, a in zip(stretches, audits, strict=True) if s.sequence is last]

@@ -18,8 +18,8 @@ GENERATION = "generation_config.json"
 def export_model(run: str, to: Path) -> list[str]:
     """Write the model of a run, or of one of its checkpoints, to a folder.
 
-    The weights are the ones that `agent-rl eval` uses for the checkpoint. If the run's record is next to its
-    checkpoints, the generation config gets the temperature, top_p and top_k of training, which servers use as defaults.
+    `agent-rl eval` uses the same weights for the checkpoint. If the run's record is next to its checkpoints, the
+    generation config gets the temperature, top_p and top_k of training, which servers use as defaults.
 
     Args:
         run: a run's folder, a checkpoint, or a model's folder.
@@ -43,9 +43,9 @@ def export_model(run: str, to: Path) -> list[str]:
     if sampling := _sampling(Path(run).expanduser()):
         file = to / GENERATION
         known = json.loads(file.read_text()) if file.is_file() else {}
-        if sampling["top_k"] < 1:  # no limit: transformers and vLLM accept 0 or -1 for it, SGLang does not
+        if sampling["top_k"] < 1:  # no limit, which SGLang does not accept as 0 or -1
             config = json.loads((to / "config.json").read_text())
-            sampling["top_k"] = int((config.get("text_config") or config)["vocab_size"])  # of a vision model's text
+            sampling["top_k"] = int((config.get("text_config") or config)["vocab_size"])  # text_config: a vision model
         file.write_text(json.dumps({**known, **sampling}, indent=2) + "\n", encoding="utf-8")
     name = shlex.quote(str(to))
     return [f"python -m sglang.launch_server --model-path {name}", f"vllm serve {name}"]

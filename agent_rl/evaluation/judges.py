@@ -1,9 +1,9 @@
 """Measures how well a judge agrees with the ground truth: accuracy, error, correlation, position bias.
 
 A judge is a chat endpoint with a prompt template, a reward model, or your own function. A judge compares a pair in both
-orders, each of which counts as half a pair, or scores its answers one by one. An unreadable verdict counts as wrong;
-failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus the share
-for the second: 1 for a judge that always prefers the first.
+orders, and each order counts as half a pair, or it scores the answers one by one. An unreadable verdict counts as
+wrong; failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus the
+share for the second: 1 for a judge that always prefers the first.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class JudgeSource:
 
     Attributes:
         judge: returns the score of a sample's only answer, or `A`, `B` or `tie` for a pair; raises a VerdictError if
-            the reply has no verdict, and an UnscoredError if there is no reply.
+            the reply contains no verdict, and an UnscoredError without a reply.
         compares: whether the judge compares the answers of a pair; otherwise it scores one answer at a time.
     """
 
@@ -59,7 +59,7 @@ def template_judge(
 
     Args:
         endpoint: address and name of the model.
-        template: a template whose verdict has a `score` or `preference` field.
+        template: a template whose verdict contains a `score` or `preference` field.
         body: additional fields of the request.
 
     Raises:
@@ -103,10 +103,10 @@ def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int
     Args:
         paths: CSV, JSON, JSON lines or parquet.
         score: the rating that serves as the true score of an answer.
-        limit: how many samples to read from the start of each file.
+        limit: the number of samples to read from the start of each file.
 
     Raises:
-        ConfigError: a sample cannot be read or has no ground truth; the error names file and line.
+        ConfigError: a sample cannot be read or contains no ground truth; the error names file and line.
     """
     samples: list[DataSample] = []
     for path in paths:
@@ -119,7 +119,7 @@ def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int
                     row = to_row(row, "test", number, data_source=str(path))
                 sample = DataSample.from_row(row, score=score)
                 if sample.truth is None:
-                    raise ConfigError("truth", "there is neither a score nor a preference", "Remove the sample")
+                    raise ConfigError("truth", "the sample has neither a score nor a preference", "Remove the sample")
             except ConfigError as error:
                 raise ConfigError(f"{raw.place}, {error.key}", error.problem, error.remedy) from error
             samples.append(sample)
@@ -132,9 +132,9 @@ class Judged:
 
     sample: DataSample
     verdicts: list[float | str | None] = field(default_factory=list)
-    """One score; the scores of A and B; or the winners in both orders, the second as reported for the swapped pair."""
+    """One score, the scores of A and B, or the winners in both orders (the second one as named in the swapped pair)."""
     failed: str = ""
-    """Why there is no reply; empty if there is one."""
+    """The reason why there is no reply; empty if there is a reply."""
 
 
 async def judge_all(
@@ -153,7 +153,7 @@ async def judge_all(
         advance: called with 1 after each sample.
 
     Raises:
-        ConfigError: the judge cannot be asked, or it compares answers and a sample is not a pair.
+        ConfigError: the judge cannot be reached, or it compares answers and a sample is not a pair.
         UnscoredError: the judge replied to none of the samples.
     """
     free = asyncio.Semaphore(at_once)
@@ -193,10 +193,10 @@ def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
     """Return a judge's agreement with the ground truth over judged samples, as JSON data.
 
     Returns:
-        The numbers that `agent-rl rm eval --json` lists; an undefined one is None. `failed` samples have no reply, and
-        all other numbers exclude them. `accuracy` is the share of right verdicts, with its interval: the true winner of
-        a pair, or the true score after rounding. `unparsable` is the share of verdicts that could not be read,
-        `consistent` the share of pairs with the same winner in both orders.
+        The numbers that `agent-rl rm eval --json` lists; an undefined number is None. `failed` samples have no reply,
+        and all other numbers exclude them. `accuracy` is the share of right verdicts, with its interval: the true
+        winner of a pair, or the true score after rounding. `unparsable` is the share of verdicts that could not be
+        read, `consistent` the share of pairs with the same winner in both orders.
     """
     answered = [sample for sample in judged if not sample.failed]
     rates: list[float] = []
@@ -251,7 +251,7 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _share_right(judged: Judged) -> float | None:
-    """Return how right a sample's verdicts are, from 0 to 1; None if its ground truth is of another kind."""
+    """Return the share of right verdicts on a sample, from 0 to 1; None if the ground truth is of another kind."""
     sample, verdicts = judged.sample, judged.verdicts
     if sample.preference is None:
         if len(verdicts) != 1 or not sample.scores:

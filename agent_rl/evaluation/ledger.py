@@ -1,7 +1,7 @@
 """`Ledger`: the folder of one evaluation, from which the same command resumes after a crash.
 
-`settings.json` records what is evaluated; `trajectories.jsonl` gets one line for every finished episode. If a killed
-process leaves an incomplete line, its episode runs again. If the machine itself crashes, the last lines may be lost.
+`settings.json` records the settings; `trajectories.jsonl` gets one line per finished episode. If a killed process
+leaves an incomplete line, its episode runs again. If the machine itself crashes, the last lines may be lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agent_rl.work.store import by_content, file_digest
 
 WEIGHTS = "weights"
 WRITTEN = {"trace", "run", "cache_path"}
-"""Keys whose values are files that are written, not read."""
+"""Keys whose values are output files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Record:
     sample: int
     data_source: str
     error: str | None
-    """Why the episode has no score; None if it has one."""
+    """The reason why the episode has no score; None if it has a score."""
     reward: float = 0.0
     components: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
-    """The values of `agent_rl.rewards.extra_info` except the components."""
+    """The values of `agent_rl.rewards.extra_info`, except the components."""
     tokens: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -51,9 +51,9 @@ class Ledger:
     """The folder of one evaluation; only one process at a time can have it open.
 
     Args:
-        folder: created if it does not exist.
-        settings: what is to be evaluated.
-        model: the folder of the weights; None if an endpoint has them.
+        folder: the folder, which is created if it does not exist.
+        settings: the settings of the evaluation.
+        model: the folder of the weights; None if an endpoint serves the model.
 
     Raises:
         ConfigError: the folder contains an evaluation with other settings or weights, or another process uses it.
@@ -88,7 +88,7 @@ class Ledger:
     __exit__ = close
 
     def about(self) -> dict[str, Any]:
-        """Return what was evaluated: model, SHA-256 of weights, data, tools and `settings.json`, versions."""
+        """Return the evaluation's model, versions, and SHA-256 of weights, data, tools and `settings.json`."""
         file = self.folder / "settings.json"
         known = json.loads(file.read_text())
         return {
@@ -119,7 +119,7 @@ class Ledger:
 
     def _require_same(self, fixed: dict[str, Any]) -> None:
         path = self.folder / "settings.json"
-        if not (self.path.exists() and self.path.stat().st_size):  # no episode has finished here
+        if not (self.path.exists() and self.path.stat().st_size):  # no episode has finished in this folder
             temporary = path.with_suffix(".tmp")
             temporary.write_text(json.dumps(fixed, indent=2) + "\n")
             os.replace(temporary, path)
@@ -162,7 +162,7 @@ def _fixed(settings: EvaluationSettings) -> dict[str, Any]:
     if settings.tools:
         entries = read_yaml(Path(settings.tools))
         code = by_content(entries, Path(settings.tools).parent, WRITTEN)
-        if code != entries:  # tools of the user, documents, programs of servers
+        if code != entries:  # the user's tools, documents and server programs
             fixed["tools"] = f"sha256:{hashlib.sha256(json.dumps([fixed['tools'], code]).encode()).hexdigest()}"
     fixed["script"] = settings.script and _digest(settings.script, "script")
     return fixed

@@ -1,4 +1,4 @@
-"""The training keys that affect a prompt or its tokens, each with the evaluation setting that has its value."""
+"""The training keys that affect a prompt or its tokens, and the evaluation settings with the same meaning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROMPT_KEYS = {
     f"{_ROLLOUT}.multi_turn.tool_config_path": "tools",
     **{f"{_ROLLOUT}.multi_turn.{name}": f"multi_turn.{name}" for name in EpisodeLimits._fields if name not in _LENGTHS},
     **{f"data.max_{name}": own for name, own in _LENGTHS.items()},
-    **{f"{_ROLLOUT}.{name}": own for name, own in _LENGTHS.items()},  # what the loop reads, `data.max_...` by default
+    **{f"{_ROLLOUT}.{name}": own for name, own in _LENGTHS.items()},  # the loop reads these keys
 }
 
 TRAINING_ONLY: dict[str, tuple[Any, ...]] = {
@@ -35,7 +35,7 @@ TRAINING_ONLY: dict[str, tuple[Any, ...]] = {
 
 
 def as_setting(word: str) -> str:
-    """Return a `key=value` word with its training key replaced by the key of an evaluation, if there is one."""
+    """Return a `key=value` word with its training key replaced by the key of an evaluation, if any."""
     words = (own + word[len(key) :] for key, own in PROMPT_KEYS.items() if word.startswith((f"{key}.", f"{key}=")))
     return next(words, word)
 
@@ -44,7 +44,7 @@ def refuse_training_only(config: Any) -> None:
     """Reject a resolved training configuration whose prompts an evaluation cannot reproduce.
 
     Raises:
-        ConfigError: a key has such a value; the error names it.
+        ConfigError: a key has such a value; the error names the key.
     """
     for key, harmless in TRAINING_ONLY.items():
         if (value := value_of(config, key)) not in harmless:

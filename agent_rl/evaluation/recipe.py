@@ -16,7 +16,7 @@ from agent_rl.launch.composition import compose, groups, problems, resolved
 
 
 def split_words(recipe: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split `key=value` words into those that change the recipe, such as `size=0.5b`, and the evaluation's settings."""
+    """Split `key=value` words into changes of the recipe, such as `size=0.5b`, and settings of the evaluation."""
     known = {*groups(recipe).keys() - EvaluationSettings.model_fields.keys(), *TRAINING_ONLY}
     choices = [word for word in words if word.lstrip("+").partition("=")[0] in known]
     return choices, [word for word in words if word not in choices]
@@ -38,7 +38,7 @@ def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
-    """Return the settings a run was trained with, with its newest checkpoint as the model.
+    """Return the settings of a run's training, with the newest checkpoint as the model.
 
     Args:
         folder: the run's folder, with `run.json`.
@@ -55,7 +55,7 @@ def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
     config = OmegaConf.create(about["configuration"])
     checkpoints = Path(str(config.trainer.default_local_dir))
     if with_model and not (checkpoints / "latest_checkpointed_iteration.txt").is_file():
-        remedy = "Train with trainer.save_freq=N, which saves every N steps and at the last one; or pass --model"
+        remedy = "Train with trainer.save_freq=N, which saves every N steps and at the last step; or pass --model"
         raise ConfigError("RUN", f"the run {folder} has saved no checkpoint", remedy)
     refuse_training_only(about["configuration"])
     script = [file["path"] for file in about["files"].get("--script", ())]
@@ -78,7 +78,7 @@ def values_of(config: Any) -> dict[str, Any]:
         raise ConfigError("reward.reward_manager.name", reason, "Set it to trajectory in the recipe")
     files = [data["val_files"]] if isinstance(data["val_files"], str) else data["val_files"] or []
     if len(files) != 1:
-        raise ConfigError("data.val_files", f"the recipe lists {len(files)} files", "Pass the one to use with --data")
+        raise ConfigError("data.val_files", f"the recipe lists {len(files)} files", "Pass one file with --data")
     chosen = rollout["val_kwargs"]
     values: dict[str, Any] = {}
     for key, own in PROMPT_KEYS.items():

@@ -39,13 +39,13 @@ from agent_rl.work.concurrency import together
 logger = logging.getLogger(__name__)
 
 MIN_FAILURES = 16
-"""An evaluation ends after this number of consecutive engine failures, or, if that is more, after as many as there are
-concurrent episodes."""
+"""An evaluation ends after this number of consecutive engine failures, or after the number of concurrent episodes if
+that number is greater."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An evaluation whose files have been read and checked; `rows` has the rows of the data, in order."""
+    """An evaluation whose files have been read and checked; `rows` contains the rows of the data, in order."""
 
     settings: EvaluationSettings
     rows: list[dict[str, Any]]
@@ -67,7 +67,7 @@ class Evaluation:
         check_rows(rows, source=settings.data)
         for column in ("images", "videos"):
             if any(row.get(column) for row in rows) and (column, settings.policy) != ("images", "chat"):
-                problem = f"its rows have {column}, which policy={settings.policy} cannot show"
+                problem = f"its rows contain {column}, which policy={settings.policy} cannot show"
                 raise ConfigError(settings.data, problem, "Use policy=chat for images; remove videos")
         function, limit = settings.reward.custom_reward_function.model_dump(), settings.sampling.max_response_tokens
         reward = configured_reward(settings.agent_rl.reward, function, max_response_tokens=limit)
@@ -113,8 +113,8 @@ async def run(
 
     Args:
         evaluation: the evaluation to run.
-        source: creates the policies; must be open.
-        ledger: has the finished episodes and stores the new ones.
+        source: creates the policies, and must be open.
+        ledger: contains the finished episodes and stores new episodes.
         on_record: called for every episode that finishes.
 
     Raises:
@@ -169,7 +169,7 @@ async def run_scripts(
         on_episode: called after each episode.
 
     Returns:
-        The trajectories in the order of the rows; `info["tokens"]` has what a trainer would get.
+        The trajectories in the order of the rows; `info["tokens"]` contains the data for a trainer.
     """
     free, settings = asyncio.Semaphore(evaluation.settings.concurrency), evaluation.settings
 

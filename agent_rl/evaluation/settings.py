@@ -30,7 +30,7 @@ class MultiTurnSettings(_Section):
     max_assistant_turns: int | None = Field(default=None, ge=1)
     """Maximum number of policy turns per episode; null: 16."""
     max_parallel_calls: int = Field(default=1, ge=1)
-    """Maximum number of tool calls to run per turn; the others are skipped."""
+    """Maximum number of tool calls to run per turn; further calls are skipped."""
     max_tool_response_length: int = Field(default=256, ge=1)
     """Maximum number of characters of a tool result to show the policy."""
     tool_response_truncate_side: TruncateSide = "middle"
@@ -61,7 +61,7 @@ class EvaluationSettings(_Section):
     """One evaluation."""
 
     data: str
-    """Parquet file with the rows."""
+    """Parquet file with the rows of the evaluation."""
     loop: str | None = None
     """Name of the agent for all rows; null: each row's `agent_name`."""
     default_loop: str | None = None
@@ -75,22 +75,22 @@ class EvaluationSettings(_Section):
     endpoint: str | None = None
     """Address of the server; null: a server is started for `model`."""
     n: int = Field(default=1, ge=1)
-    """Episodes per row."""
+    """Number of episodes per row."""
     limit: int | None = Field(default=None, ge=1)
-    """Number of rows to use, from the first; null: all."""
+    """Number of rows to use, from the first row; null: all rows."""
     seed: int | None = None
     """Seed from which each episode derives its sampling seed; null: no seed is sent."""
     policy: PolicyKind = "chat"
     """Where the policy runs: at an OpenAI-compatible endpoint, in SGLang or vLLM (token ids), or in this process."""
     tokenizer: str | None = None
-    """Tokenizer for sglang, vllm and local policies; null: that of `model`."""
+    """Tokenizer for sglang, vllm and local policies; null: the tokenizer of `model`."""
     apply_chat_template_kwargs: dict[str, Any] = {}
     """Additional variables for the chat template, like `data.apply_chat_template_kwargs`; a chat endpoint gets them as
     `chat_template_kwargs`."""
     custom_chat_template: str | None = None
-    """Chat template that replaces the tokenizer's, like `actor_rollout_ref.model.custom_chat_template`."""
+    """Chat template instead of the tokenizer's template, like `actor_rollout_ref.model.custom_chat_template`."""
     sampling: Sampling = Sampling()
-    """How turns are sampled; see the table below."""
+    """Sampling parameters of the turns; see the table below."""
     multi_turn: MultiTurnSettings = MultiTurnSettings()
     """Limits of an episode, with verl's keys; see the table below."""
     agent_rl: AgentRLSettings = AgentRLSettings()
@@ -117,7 +117,7 @@ def read_settings(
     Args:
         flags: values of the command line's flags, by name.
         overrides: the `key=value` words.
-        recipe: values for settings that neither defines, see `recipe_values`.
+        recipe: values for settings that neither defines; see `recipe_values`.
 
     Raises:
         ConfigError: a setting is wrong; the error names key, value and remedy.

@@ -1,6 +1,6 @@
-"""The model of an evaluation: opens the policy source that the settings select, and starts a server if needed.
+"""Opens the policy source that an evaluation's settings select, and starts a server if needed.
 
-The server loads a model folder; a training checkpoint is first merged into one (`verl_adapter.checkpoints`).
+The server loads a model folder; a training checkpoint is first merged into such a folder (`verl_adapter.checkpoints`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from agent_rl.verl_adapter.checkpoints import model_folder
 from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
 START_S = 1200.0
-"""Number of seconds within which a server must load its model."""
+"""Maximum number of seconds in which a server must load its model."""
 
 
 @asynccontextmanager
@@ -48,7 +48,7 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
 
     Args:
         settings: the settings of the evaluation.
-        folder: where the log of a started server is written.
+        folder: the folder for the log of a started server.
 
     Raises:
         ConfigError: the model cannot be reached.
@@ -111,7 +111,7 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
         log: file for the server's output.
 
     Raises:
-        ConfigError: there is no accelerator and the CPU was not selected, or the server does not start.
+        ConfigError: the machine has no accelerator and the CPU was not selected, or the server does not start.
         EngineError: the server exited unexpectedly.
     """
     if not (cpu.is_selected() or has_accelerator()):
@@ -135,11 +135,11 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
     finally:
         await asyncio.to_thread(stop, process)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # the remaining processes of its session
+            os.killpg(process.pid, signal.SIGKILL)  # ends the remaining processes of the server's session
 
 
 def _free_port() -> int:
-    """Return a free port, low enough that SGLang can add thousands to it for its other ports."""
+    """Return a free port that is low enough for SGLang, which adds thousands to it for other ports."""
     while True:
         with socket.socket() as free, contextlib.suppress(OSError):
             port = random.randint(20_000, 50_000)
@@ -161,7 +161,7 @@ def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[byt
 
 
 def server_command(model: Path, name: str, port: int) -> tuple[list[str], dict[str, str]]:
-    """Return the command and environment that start SGLang's server; on a CPU, with training's dtype and threads.
+    """Return the command and environment that start SGLang's server; a CPU server uses training's dtype and threads.
 
     Args:
         model: the model's folder.

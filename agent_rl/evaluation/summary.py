@@ -1,7 +1,7 @@
 """The summary of an evaluation, as JSON data and as a table, with confidence intervals over the rows.
 
-The table contains only values that do not depend on the machine; the summary also has times in seconds.
-Episodes without a score are counted but not averaged. `write_difficulty` writes each row's share of wrong samples.
+The table contains only values that do not depend on the machine; the summary also contains times in seconds. Episodes
+without a score are counted but not averaged. `write_difficulty` writes each row's share of wrong samples.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def table(summary: dict[str, Any], title: str) -> Table:
 
 
 def cell(estimate: dict[str, Any] | None) -> str:
-    """Return an estimate as text, or "-" if there is none."""
+    """Return an estimate as text, or "-" without an estimate."""
     if not estimate or estimate["mean"] is None:
         return "-"
     if estimate["low"] is None:
@@ -156,7 +156,7 @@ def write_difficulty(records: Iterable[Record], rows: Sequence[Mapping[str, Any]
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
-    """Return the probability that one of `k` of the samples is right: the unbiased estimate of Chen et al., 2021."""
+    """Return the probability that one of `k` of the samples is right: the unbiased estimate of Chen et al. (2021)."""
     return 1.0 - math.prod((samples - right - i) / (samples - i) for i in range(k))
 
 

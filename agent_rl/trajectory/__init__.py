@@ -1,4 +1,4 @@
-"""`Trajectory`: the record of one of an agent's episodes, as plain data.
+"""`Trajectory`: the record of one episode, as plain data.
 
 The agent loop fills it, the reward reads it, and the trace stores it, so no later stage has to parse the response text
 to find out what happened.
@@ -44,7 +44,7 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 LEFT_OUT = "left_out"
-"""Key in `Trajectory.info`: true if no part of the trajectory is trained on."""
+"""Key in `Trajectory.info`; its value is true if training uses no part of the trajectory."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -53,7 +53,7 @@ Images = Annotated[
     PlainSerializer(lambda images: [image for image in images if isinstance(image, str)]),
     Field(exclude_if=lambda images: not any(isinstance(image, str) for image in images)),
 ]
-"""Pillow images while an episode runs; in JSON, as in a trace, the names of their files (`agent_rl.trace.images`)."""
+"""Pillow images while an episode runs; the names of their files in JSON and in a trace (`agent_rl.trace.images`)."""
 
 
 class StopReason(str, Enum):
@@ -66,7 +66,7 @@ class StopReason(str, Enum):
     MAX_TOOL_CALLS = "max_tool_calls"
     """The policy called a tool after its last allowed call."""
     MAX_TOKENS = "max_tokens"
-    """The token budget was spent, during a turn or because an observation did not fit into the rest."""
+    """The token budget was spent during a turn, or an observation did not fit into the rest of the budget."""
     MAX_SECONDS = "max_seconds"
     """The time budget was spent."""
     MALFORMED = "malformed"
@@ -76,9 +76,9 @@ class StopReason(str, Enum):
     STOPPED = "stopped"
     """A hook ended the episode."""
     ENGINE_ERROR = "engine_error"
-    """The inference engine failed: the trajectory is unscored."""
+    """The inference engine failed, so the trajectory is unscored."""
     ERROR = "error"
-    """The loop itself failed: the trajectory is unscored and `Trajectory.error` says why."""
+    """The loop itself failed, so the trajectory is unscored; `Trajectory.error` contains the reason."""
 
 
 class ToolStatus(str, Enum):
@@ -114,13 +114,13 @@ class ToolResult:
     reward: float | None = None
     """A step reward that the tool itself assigned, if any."""
     metrics: dict[str, Any] = field(default_factory=dict)
-    """The tool's metrics; also `attempts`, if there was more than one, and `cached`, if the tool was not executed."""
+    """The tool's metrics, `attempts` if there were several, and `cached` if the tool was not executed."""
     answer: str | None = None
     """The final answer, if the call ended the episode."""
     queue_seconds: float = 0.0
-    """Number of seconds the call waited in a queue or for the result of an equal call; not part of `seconds`."""
+    """Number of seconds for which the call waited in a queue or for an equal call's result; `seconds` excludes them."""
     images: Images = field(default_factory=list, compare=False)
-    """Images that the policy sees before the text; `metrics` has the number of images."""
+    """Images that the policy sees before the text; `metrics` contains the number of images."""
 
 
 @dataclass(slots=True)
@@ -150,13 +150,13 @@ class Turn:
     """One assistant message and the environment's answer."""
 
     text: str
-    """The assistant's text as sampled, without special tokens unless its format reads them."""
+    """The assistant's sampled text, without special tokens unless the format reads them."""
     tokens: int = 0
     """Number of sampled tokens."""
     calls: list[ToolCall] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
     malformed: str | None = None
-    """What is wrong with the turn's format; None if it is well-formed."""
+    """The problem with the turn's format; None if the turn is well-formed."""
     observation: str | None = None
     """The text of the environment's answer; None after the last turn."""
     notes: dict[str, Any] = field(default_factory=dict)
@@ -177,19 +177,19 @@ class Score:
     weights: Annotated[dict[str, float], Field(exclude_if=lambda weights: not weights)] = field(
         default_factory=dict, compare=False
     )
-    """Weights of the measured components, without those with a closed gate. The mapping is empty in traces of an older
-    version, and if other code computed the score."""
+    """Weights of the measured components, except components with a closed gate. The mapping is empty in traces of an
+    older version, and if other code computed the score."""
     turn_rewards: Annotated[list[float], Field(exclude_if=lambda rewards: not any(rewards))] = field(
         default_factory=list, compare=False
     )
-    """The part of the total that each turn earned; the rest is the trajectory's own. Empty without such parts."""
+    """The part of the total that each turn earned; the rest belongs to the trajectory. Empty without such parts."""
 
 
 @dataclass(slots=True)
 class Trajectory:
     """One episode, from the prompt to the stop reason.
 
-    `info` has the caller's data about the row (step, split, index, ...), as JSON data.
+    `info` contains the caller's data about the row (step, split, index, ...), as JSON data.
     """
 
     prompt: list[Message]
@@ -203,16 +203,16 @@ class Trajectory:
     """Text of the final answer; None if the policy gave no answer."""
     error: str | None = None
     verdict: float | None = None
-    """The environment's judgement, for example a simulated user's: the value of the `correctness` component."""
+    """The judgement of the environment or of a simulated user, which is the value of the `correctness` component."""
     rewards: Annotated[dict[str, float], Field(exclude_if=lambda rewards: not rewards)] = field(default_factory=dict)
-    """The parts of the environment's reward by name; each is the value of the component of kind `environment`."""
+    """The parts of the environment's reward by name; each part is the value of a component of kind `environment`."""
     score: Score | None = None
-    """None until a reward is computed; it stays None if the trajectory is unscored."""
+    """The score of the trajectory; None until a reward is computed, and None if the trajectory is unscored."""
     prompt_tokens: int = 0
     response_tokens: int = 0
     """Number of sampled and observation tokens in all conversations."""
     longest_tokens: int = 0
-    """Number of response tokens in the longest conversation, to which the limit applies; 0 if there was only one."""
+    """Response tokens of the longest conversation, to which the limit applies; 0 for a single conversation."""
     seconds: float = 0.0
     ended: float = field(default=0.0, compare=False)
     """Unix time when the episode ended; 0 in traces of an older version."""
@@ -239,7 +239,7 @@ class Trajectory:
 
     @property
     def repeated_calls(self) -> int:
-        """Number of calls equal to an earlier one, executed or not."""
+        """Number of calls that are equal to an earlier call, executed or not."""
         return self.tool_calls - len({call_key(call) for turn in self.turns for call in turn.calls})
 
     @property
@@ -337,15 +337,15 @@ def _from_array(value: Any) -> Any:
 
 
 _OTHER_COLUMNS = (
-    *("prompt", "raw_prompt", "images", "videos", "audios"),  # large, or in the trajectory
-    *("uid", "session_id", "global_steps", "index", "tools_kwargs", "interaction_kwargs"),  # verl adds them
+    *("prompt", "raw_prompt", "images", "videos", "audios"),  # too large, or already in the trajectory
+    *("uid", "session_id", "global_steps", "index", "tools_kwargs", "interaction_kwargs"),  # verl adds these columns
 )
 
 
 def row_data(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a row as JSON data, without prompt, media, and columns that verl adds.
 
-    Arrays become lists, dates become text; values that cannot be written as JSON are left out.
+    Arrays become lists, dates become text; values that JSON cannot represent are left out.
     """
     data = _as_json({name: value for name, value in columns.items() if name not in _OTHER_COLUMNS})
     return {name: value for name, value in data.items() if value is not _DROPPED}

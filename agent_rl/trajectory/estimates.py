@@ -1,7 +1,7 @@
 """Means over rows with 95% confidence intervals.
 
 Samples of one row are not independent, so standard errors are computed over rows (clustered, as in Miller, "Adding
-Error Bars to Evals", 2024). Fewer than two rows have no interval. Intervals reflect only the choice of rows.
+Error Bars to Evals", 2024). A mean over fewer than two rows has no interval. Intervals reflect only the choice of rows.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def estimate_rate(rows: Sequence[Sequence[float]]) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The difference between two sides on the same rows, with its confidence interval and a sign test over the rows."""
+    """The difference between two sides on the same rows, with the confidence interval and a sign test over the rows."""
 
     difference: Estimate
     better: int
@@ -75,7 +75,7 @@ class Change:
 
 
 def estimate_change(pairs: Sequence[tuple[float, float]]) -> Change:
-    """Compare two sides by their means for each row, as pairs `(first, second)`."""
+    """Compare the two sides of `(first, second)` pairs, which are the means of each row."""
     differences = [second - first for first, second in pairs]
     better, worse = (sum(sign * value > 0 for value in differences) for sign in (1, -1))
     return Change(estimate_mean([[value] for value in differences]), better, worse, _sign_test(better, worse))

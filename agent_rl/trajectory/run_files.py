@@ -19,10 +19,10 @@ class RunState:
     Attributes:
         status: `running`, `trained` (to its end), `stopped` (early, and saved), `aborted` (by a signal), `failed`,
             `killed` (its process is gone without recording an end), or `unknown` (the run is on a machine that cannot
-            be queried from here, or was written by a version that records no end).
+            be queried from here, or a version that records no end wrote it).
         step: the last logged step; None if no step was logged.
-        time: time when it ended, or else when it last logged a step or a line; ISO 8601.
-        error: the error it failed with.
+        time: the time of the end, or of the last logged step or line if the end is unknown; ISO 8601.
+        error: the error with which the run failed.
     """
 
     status: str
@@ -48,8 +48,8 @@ def run_state(folder: Path, about: Mapping[str, Any], steps: Sequence[Mapping[st
 
     Args:
         folder: the run's folder.
-        about: the content of its `run.json`; empty if there is no such file.
-        steps: its metrics, from `read_metrics`.
+        about: the content of `run.json`; empty if there is no such file.
+        steps: the run's metrics, from `read_metrics`.
     """
     step = steps[-1]["step"] if steps else None
     if end := about.get("end"):
@@ -73,7 +73,7 @@ def _status(process: Mapping[str, Any] | None) -> str:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the metrics of each step, with its number as `step`; step 0 is the validation before training."""
+    """Return the metrics of each step, including its number `step`; step 0 is the validation before training."""
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         try:

@@ -1,6 +1,6 @@
 """Finds the symptoms of docs/symptoms.md in a run's metrics and in the way it ended, and suggests remedies.
 
-The panel, the report, the viewer and `agent-rl why` show the same warnings. Each appears once the metrics show it.
+The panel, the report, the viewer and `agent-rl why` show the same warnings, as soon as the metrics show the symptom.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ Metrics = Mapping[str, Any]
 Point = tuple[int, float]
 
 TERMS = ("efficiency", "format", "overlong")
-"""Built-in components, which are 0 unless they penalize a trajectory for something."""
+"""Built-in components, which are 0 unless they penalize a trajectory."""
 FEWEST = 10
 """Minimum number of steps for a trend."""
 FEW = 3
 """Minimum number of steps for a state, because fewer steps could be chance."""
 FALL = 0.02
-"""A warning appears if correctness drops by more than this from the first to the last third of a run."""
+"""A warning appears if correctness drops by more than this number from the first to the last third of a run."""
 LARGEST_KL = 10.0
 COLLAPSED = 0.1
 """The policy counts as collapsed if its entropy falls below this share of the initial entropy."""
 CUT_OFF = 0.1
-"""A warning appears if the share of responses at the token limit increases by more than this."""
+"""A warning appears if the share of responses at the token limit increases by more than this number."""
 HALF = 0.5
 DRIFT = 0.01
-"""A warning appears if the token probabilities of engine and trainer differ by more than this on average."""
+"""A warning appears if the token probabilities of engine and trainer differ by more than this number on average."""
 MEMORY = re.compile(r"out of memory|OutOfMemory|\boom\b|is memory short", re.IGNORECASE)
 
 
@@ -40,9 +40,9 @@ class SymptomWarning(NamedTuple):
     """One warning.
 
     Attributes:
-        text: the observation, with its step.
-        remedy: what to change.
-        symptom: the title of its section in docs/symptoms.md.
+        text: the observation, with the step.
+        remedy: the change that removes the symptom.
+        symptom: the title of the symptom's section in docs/symptoms.md.
     """
 
     text: str
@@ -56,7 +56,7 @@ class SymptomWarning(NamedTuple):
 Found = Iterator[tuple[str, str]]
 """Pairs of text and remedy."""
 Run = Mapping[str, Any]
-"""The whole configuration of a run."""
+"""The whole composed configuration of a run."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def run_warnings(steps: Sequence[Metrics], configuration: Run) -> list[SymptomWa
     """Return the warnings about a run.
 
     Args:
-        steps: the metrics of each step of training, with its number as `step`.
+        steps: the metrics of each training step, including its number `step`.
         configuration: the whole configuration of the run.
     """
     return [
@@ -111,7 +111,7 @@ def end_warnings(state: RunState) -> list[SymptomWarning]:
 
 
 def components(steps: Sequence[Metrics], configuration: Run) -> list[str]:
-    """Return the names of the measured components in configured order, without built-in ones that were always 0."""
+    """Return the names of the measured components in configured order, except built-in components that stayed 0."""
     curves = {name: series(steps, f"agent/{name}") for name in ("correctness", *TERMS, *_sections(configuration))}
     return [
         name for name, points in curves.items() if any(value for _, value in points) or (points and name not in TERMS)
@@ -130,7 +130,7 @@ def _sections(configuration: Run) -> Mapping[str, Any]:
 
 
 def _does_not_rise(steps: Sequence[Metrics], configuration: Run) -> Found:
-    """Find a run in which no answer is right, no reward differs, turns are malformed, or tools fail."""
+    """Find a run in which no answer is right, rewards do not differ, turns are malformed, or tools fail."""
     correct = series(steps, "agent/correctness")
     if len(correct) >= FEW and not any(value for _, value in correct):
         yield (
@@ -165,7 +165,7 @@ def _constant(steps: Sequence[Metrics], configuration: Run) -> Found:
     for name in components(steps, configuration):
         section, values = sections.get(name) or {}, series(steps, f"agent/{name}")
         has_weight = section.get("penalty", section.get("weight", 1)) != 0
-        all_wrong = name == "correctness" and values[0][1] == 0  # another warning reports it
+        all_wrong = name == "correctness" and values[0][1] == 0  # another warning reports this component
         if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1 and not all_wrong:
             yield (
                 f"The {name} component is {values[0][1]:g} in all {len(values)} steps: it changes no advantage.",
@@ -297,7 +297,7 @@ def _idle(steps: Sequence[Metrics], _: Run) -> Found:
 
 
 def _never(*_: object) -> Found:
-    """Find nothing in the metrics: `end_warnings` reports this symptom."""
+    """Return nothing, because `end_warnings` reports this symptom."""
     yield from ()
 
 
@@ -345,7 +345,7 @@ SYMPTOMS = (
         _idle,
     ),
 )
-"""The sections of docs/symptoms.md; `make docs` writes its first table from them."""
+"""The sections of docs/symptoms.md, from which `make docs` writes the first table of that page."""
 
 
 def _recent(values: Sequence[Point]) -> float:

@@ -52,7 +52,9 @@ def test_errors_are_listed_and_give_exit_status_1(agent_rl: Any, files: dict[str
     assert found.exit_code == 1
     assert "24 rows in 2 files" in found.stdout
     assert "error agent, 1 row: train.parquet, row 4: 'raect_agent' is not registered" in found.stdout
-    assert "error in two splits, 1 row: test.parquet, row 2: train.parquet, row 1 asks the same" in found.stdout
+    assert (
+        "error in two splits, 1 row: test.parquet, row 2: train.parquet, row 1 asks the same question" in found.stdout
+    )
 
 
 def test_good_rows_are_written_and_pass(agent_rl: Any, files: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ def test_each_kind_of_mistake_is_found_at_its_row() -> None:
     assert place == "train, row 3"
     assert "prompt" in finding.text
     ((place, finding),) = report.shown["in two splits"]
-    assert (place, finding.text) == ("test, row 2", "train, row 11 asks the same")
+    assert (place, finding.text) == ("test, row 2", "train, row 11 asks the same question")
 
 
 def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:

@@ -37,7 +37,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("prompt.0.content", "", "prompt[0].content", "''"),
         ("prompt.0", {"role": "user", "content": "a", "tool_calls": [1]}, "prompt[0]", "tool_calls"),
         ("reward_model", "7", "reward_model", "'7'"),
-        ("reward_model.ground_truth", None, "reward_model", "there is no ground_truth"),
+        ("reward_model.ground_truth", None, "reward_model", "the row has no ground_truth"),
         ("reward_model.ground_truth", " ", "reward_model.ground_truth", "empty"),
         ("reward_model.ground_truth", float("nan"), "reward_model.ground_truth", "not a number"),
         ("extra_info", [], "extra_info", "[]"),

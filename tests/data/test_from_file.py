@@ -65,8 +65,8 @@ def test_rows_in_shapes_of_guides_need_no_mapping(one: Any, tmp_path: Path) -> N
     ("arguments", "message"),
     [
         (("--prompt", "question"), "rows.jsonl, line 1, column question: there is no column question. It has q, a"),
-        (("--prompt", "q"), "column reward_model: there is no ground_truth"),
-        ((), "line 1, column prompt: it is missing: the columns are"),
+        (("--prompt", "q"), "column reward_model: the row has no ground_truth"),
+        ((), "line 1, column prompt: it is missing among the columns"),
         (("--template", "absent.j2"), "--template: absent.j2 cannot be read"),
         (("--mapping", "absent.yaml"), "absent.yaml"),
         (("--mapping", "{folder}/bad.yaml"), "bad.yaml:2: promt: unknown key"),

@@ -250,7 +250,7 @@ def test_without_an_expert_a_cpu_needs_a_model(folder: Path) -> None:
     file = folder / "safe.py"
     file.write_text(WORKS[: WORKS.index("    def solve")])
     said = message("train", str(file), "--dry-run")
-    assert f"Safe (FILE:{CLASS}) has no solve, from which a small model could learn".replace("FILE", str(file)) in said
+    assert f"Safe (FILE:{CLASS}) has no solve, which a small model needs".replace("FILE", str(file)) in said
     assert "Define solve(self), or give a model with --model" in said
 
 

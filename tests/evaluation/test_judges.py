@@ -132,7 +132,7 @@ def test_samples_are_read_from_rows_and_from_published_forms(tmp_path: Path) -> 
     assert found[:2] == SCORED[:2]
     assert [sample.preference for sample in found[2:]] == ["A", "A"]
     (tmp_path / "none.jsonl").write_text('{"prompt": "q", "response": "a"}\n')
-    with pytest.raises(ConfigError, match=r"none.jsonl, line 1, truth: there is neither"):
+    with pytest.raises(ConfigError, match=r"none.jsonl, line 1, truth: the sample has neither"):
         read_samples([str(tmp_path / "none.jsonl")])
 
 

@@ -152,7 +152,7 @@ def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any) 
     state = trainer(order="file").train_dataloader.state_dict()
     other = trainer(order="file", files="ba")
     other.train_dataloader.load_state_dict(state)
-    with pytest.raises(ConfigError, match=r"b\.parquet, .*a\.parquet: these 8 rows are not the 8 .*Use the files"):
+    with pytest.raises(ConfigError, match=r"b\.parquet, .*a\.parquet: these 8 rows differ from the 8 .*Use the files"):
         iter(other.train_dataloader)
     ours = trainer(order="file")
     ours.train_dataloader.load_state_dict(trainer().train_dataloader.state_dict())

@@ -29,18 +29,18 @@ WrapPolicy: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits, Policy], Polic
 class Agent:
     """A kind of agent, whose functions are called for every episode and are sent to Ray's workers by value.
 
-    Each function gets the `agent_rl` section as `settings`; each may raise ConfigError for settings it cannot use.
+    Every function gets the `agent_rl` section as `settings`, and may raise ConfigError for settings that it cannot use.
     """
 
     name: str
     """The name that selects the agent in the `agent_name` column or in `rollout.agent.default_agent_loop`."""
     format: MakeFormat
-    """`(settings, limits)`: returns the format of turns."""
+    """Function `(settings, limits)` that returns the format of turns."""
     user: MakeUser | None = None
-    """`(settings, extra_info)`: returns the row's user, who answers the policy's messages; None: no user."""
+    """Function `(settings, extra_info)` that returns the user who answers the policy's messages; None: no user."""
     wrap_policy: WrapPolicy | None = None
-    """`(settings, limits, policy)`: returns a policy that wraps the argument; None: no wrapping."""
+    """Function `(settings, limits, policy)` that returns a wrapped policy; None: the policy is not wrapped."""
     hooks: Callable[[], Hooks] | None = None
-    """Creates the hooks of an episode; None: the class in `agent_rl.hooks`."""
+    """Function that creates the hooks of an episode; None: the class in `agent_rl.hooks` is used."""
     run: RunEpisode | None = None
-    """`(loop, row, policy, format, trajectory)`: runs the episode and fills the trajectory; None: `run_episode`."""
+    """Function `(loop, row, policy, format, trajectory)` that runs the episode; None: `run_episode` runs it."""

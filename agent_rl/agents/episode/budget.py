@@ -1,7 +1,7 @@
-"""`EpisodeBudget`: the limits of an episode, and whether the policy gets a final turn when one is nearly reached.
+"""`EpisodeBudget`: the limits of an episode, and the final turn that is announced when a limit is nearly reached.
 
-If there is no final turn, an episode ends as soon as a budget is spent. If there is one, a message announces the
-policy's last turn: that turn is the answer, or the episode ends with the stop reason of the spent budget.
+Without a final turn, an episode ends as soon as a budget is spent. With a final turn, a message announces the policy's
+last turn. If that turn is not an answer, the episode ends with the stop reason of the spent budget.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class EpisodeLimits(NamedTuple):
     max_tool_response_length: int = 256
     """Maximum number of characters of a result to show the policy."""
     tool_response_truncate_side: TruncateSide = "middle"
-    """Which side of a long result is cut."""
+    """The side on which a long result is cut."""
     format: str = "hermes"
     """The syntax of native tool calls."""
 

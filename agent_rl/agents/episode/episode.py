@@ -87,7 +87,7 @@ async def run_episode(
             trajectory.verdict = plain_reward("the user's verdict", await user.score(trajectory))
     except FatalError:
         raise
-    except Exception as error:  # noqa: BLE001 - an error of a hook or user goes to the caller, with earlier turns
+    except Exception as error:  # noqa: BLE001 - the caller gets the error of a hook or user and the earlier turns
         reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
         explain(trajectory, error)
     finally:
@@ -101,7 +101,7 @@ async def run_episode(
 
 
 def _check_rewards(turn: Turn) -> None:
-    """Reject rewards from a hook or a user that JSON cannot represent."""
+    """Reject a hook's or a user's reward that JSON cannot represent."""
     for result in turn.results:
         result.reward = plain_reward(f"the reward of {result.name!r}", result.reward)
     if "reward" in turn.notes:
@@ -113,7 +113,7 @@ def _skipped(call: ToolCall, reason: StopReason) -> ToolResult:
 
 
 def explain(trajectory: Trajectory, error: Exception) -> None:
-    """Record in the trajectory why it cannot be scored."""
+    """Record in the trajectory why the trajectory cannot be scored."""
     if not is_outage(error):
         error = BrokenCallError.of("the episode", bug := error)
         logger.error("%s", error, exc_info=bug)
@@ -202,7 +202,7 @@ class _Episode:
             if not reply.done and last is None:
                 return await self._show(turn, reply.text)
             if reply.text:
-                turn.notes["last_word"] = reply.text  # the policy does not see it
+                turn.notes["last_word"] = reply.text  # the policy does not see this text
             if not reply.done:
                 return last
         self.trajectory.answer = text
@@ -218,7 +218,7 @@ class _Episode:
         return await self._show(turn, self.format.correction(error))
 
     async def _submit_answer(self, turn: Turn) -> StopReason:
-        """Handle calls in the last turn: only those that submit the answer are run."""
+        """Handle calls in the last turn, of which only calls that submit the answer are run."""
         reason = self.announced or StopReason.MAX_TURNS
         calls = [call for call in turn.calls if self.tools.answers(call.name)]
         if calls:
@@ -308,7 +308,7 @@ class _Episode:
         return None if fits else StopReason.MAX_TOKENS
 
     def _nearly_spent(self) -> StopReason | None:
-        """Return the budget that leaves only one more turn, without calls."""
+        """Return the budget that allows only one more turn, without calls."""
         if self._turns_left() == 1:
             return StopReason.MAX_TURNS
         if self.budget.max_tool_calls is not None and self.calls >= self.budget.max_tool_calls:

@@ -34,7 +34,7 @@ OTHER_THOUGHTS = (("<mm:think>", "</mm:think>"), ("<seed:think>", "</seed:think>
 
 @dataclass(slots=True)
 class Step:
-    """A parsed turn: its calls, or an answer if there are no calls."""
+    """A parsed turn: its calls, or the answer of a turn without calls."""
 
     calls: list[ToolCall] = field(default_factory=list)
     answer: str | None = None
@@ -48,9 +48,9 @@ class Format(ABC):
     stop: Sequence[str] = ()
     """Strings that end a turn."""
     stop_tokens: Sequence[str] = ()
-    """Special tokens that end a turn, in addition to those of the model's configuration."""
+    """Special tokens that end a turn, in addition to the tokens in the model's configuration."""
     special_tokens: bool = False
-    """Whether a turn's text keeps its special tokens, except the one that ends it."""
+    """Whether a turn's text keeps its special tokens, except the token that ends the turn."""
     keep_stop: bool = False
     """Whether the stop string belongs to the turn, as a closing tag does."""
     around: tuple[str, str] = ("", "")
@@ -97,9 +97,9 @@ class Format(ABC):
         """Return the observation as chat messages."""
 
     def last_word(self, messages: list[ChatMessage], text: str) -> list[ChatMessage]:
-        """Append the announcement of the final turn to the last message, if there is one.
+        """Append the announcement of the final turn to the last message, if any.
 
-        Some chat templates reject a separate message, because the one before it has the same role.
+        Some chat templates reject a separate message, because the message before it has the same role.
         """
         if not messages:
             return [{"role": "user", "content": text}]
@@ -114,7 +114,7 @@ class Format(ABC):
 
 
 class TextFormat(Format):
-    """A format that the system message explains, with all results of a turn in one message.
+    """A format that the system message explains; one message shows all results of a turn.
 
     Args:
         instructions: system text; None: the default; empty: none.
@@ -146,12 +146,12 @@ class TextToolFormat(TextFormat):
     Args:
         instructions: system text; None: the default; empty: none.
         observation_role: role of the message that shows the results.
-        tool: the tool that takes the text; None: the only one, or `usual_tool`.
+        tool: the tool that takes the text; None: the only tool, or `usual_tool`.
     """
 
     usual_tool: str = ""
     tool_key: str = ""
-    """The configuration key of `tool`, for errors."""
+    """The configuration key of `tool`, which error messages contain."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class TextToolFormat(TextFormat):
         name = self._tool or (next(iter(by_name)) if len(by_name) == 1 else self.usual_tool)
         if name not in by_name:
             problem = f"there is no tool {name!r} among {sorted(by_name)}"
-            remedy = "Set it to one that multi_turn.tool_config_path and the row's tool_selection have"
+            remedy = "Set it to a tool that multi_turn.tool_config_path and the row's tool_selection contain"
             raise ConfigError(self.tool_key, problem, remedy)
         properties = by_name[name].parameters.get("properties", {})
         required = by_name[name].parameters.get("required") or list(properties)
@@ -201,7 +201,7 @@ def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMe
 
 
 def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str, Any]]:
-    """Return a message's content: the text with the results' images at its `<image>` markers, or before it."""
+    """Return a message's content: the text with the results' images at its `<image>` markers, or before the text."""
     images = [{"type": "image", "image": image} for result in results for image in result.images]
     if not images:
         return text
@@ -215,7 +215,7 @@ def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str
 def spoken(text: str) -> str:
     """Return `text` without its thoughts.
 
-    The prompt can open a thought, so that `text` has only its end; a thought can also stay unclosed.
+    If the prompt opens a thought, `text` contains only the end of that thought; a thought may also stay unclosed.
     """
     text = _one_kind(text)
     if CLOSE not in text and OPEN not in text:
@@ -227,7 +227,7 @@ def spoken(text: str) -> str:
 
 
 def thoughts_of(text: str) -> str:
-    """Return the thoughts of `text` without their tags; empty if there are none, or if one is not closed."""
+    """Return the thoughts of `text` without their tags; empty if `text` contains no thought or an unclosed thought."""
     *thoughts, _ = _one_kind(text).split(CLOSE)
     return "\n".join(thought.rpartition(OPEN)[2].strip() for thought in thoughts)
 

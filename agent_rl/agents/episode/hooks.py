@@ -9,8 +9,8 @@
                 result.text += " Ask for less."
 
 An instance lives for one episode, so it may keep state. Set `agent_rl.hooks` to the class, or return an instance from
-the loop's `hooks` method. An exception in a hook ends the episode as an error of the loop; the policy does
-not see it.
+the loop's `hooks` method. An exception in a hook ends the episode as an error of the loop; the policy does not see the
+exception.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Hooks:
         """Called before the policy generates its next turn."""
 
     async def after_turn(self, trajectory: Trajectory, turn: Turn) -> bool | None:
-        """Called after the answer to a turn that does not end the episode; returning True ends it as `STOPPED`."""
+        """Called after a turn that does not end the episode; returning True ends the episode as `STOPPED`."""
 
     async def before_tool(self, trajectory: Trajectory, call: ToolCall) -> ToolResult | None:
-        """Called before a call is run; a returned result replaces the tool's."""
+        """Called before a call is run; a returned result replaces the tool's result."""
 
     async def after_tool(self, trajectory: Trajectory, call: ToolCall, result: ToolResult) -> None:
         """Called before the policy sees a result, which the hook may change."""

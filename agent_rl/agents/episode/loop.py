@@ -32,7 +32,7 @@ from agent_rl.tools.truncation import ResultLimit
 from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
 
 Row = Mapping[str, Any]
-"""A row's columns; `raw_prompt`, `extra_info`, `tools_kwargs`, `data_source` and `reward_model` are read."""
+"""The columns of a row. Episodes read `raw_prompt`, `extra_info`, `tools_kwargs`, `data_source` and `reward_model`."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class EpisodeLoop(ABC):
         self.settings, self.limits = setup.settings, setup.limits
         self.tools, self.tokenizer = list(setup.tools), setup.tokenizer
         self.environment: EnvironmentSession | None = None
-        """The row's environment; `run_row` sets it when it starts."""
+        """The row's environment, which `run_row` sets when the episode starts."""
 
     @abstractmethod
     def format(self) -> Format:
@@ -102,11 +102,11 @@ class EpisodeLoop(ABC):
         )
 
     def user(self, row: Row) -> User | None:
-        """Return the user that the agent talks with, or None."""
+        """Return the user with whom the agent talks, or None."""
         return None
 
     def conversation(self, policy: Policy) -> Policy:
-        """Return the policy of the episode: the argument, or one that wraps it."""
+        """Return the policy of the episode: the argument, or a policy that wraps the argument."""
         return policy
 
     async def converse(self, row: Row, policy: Policy, format: Format, trajectory: Trajectory) -> None:
@@ -124,10 +124,10 @@ class EpisodeLoop(ABC):
         Args:
             row: the row's columns.
             policy: a fresh conversation.
-            format: the result of the `format` method, which the policy uses too.
+            format: the result of the `format` method, which the policy also uses.
 
         Returns:
-            The trajectory; one with an `error` must not be scored.
+            The trajectory; a trajectory with an `error` must not be scored.
 
         Raises:
             FatalError: a tool, a hook, the simulated user or the format raised it.
@@ -148,7 +148,7 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
 
     Args:
         agent: the record, whose functions become the methods.
-        base: `EpisodeLoop`, or the subclass of it that verl runs.
+        base: `EpisodeLoop`, or its subclass that verl runs.
     """
 
     def format(self: EpisodeLoop) -> Format:

@@ -33,7 +33,7 @@ class Generation:
     finish: Literal["stop", "length"] = "stop"
     """`length`: the token budget ended the message."""
     calls: list[ToolCall] | None = None
-    """Tool calls, if the endpoint has parsed them itself; None: calls are in the text."""
+    """Tool calls that the endpoint has parsed; None: the text contains the calls."""
     stop: str | None = None
     """The stop string that ended the message, if it is known."""
 
@@ -55,7 +55,7 @@ class Policy(ABC):
 
     @property
     def longest_tokens(self) -> int:
-        """Number of response tokens in the longest conversation: the token limit applies to each."""
+        """Number of response tokens in the longest conversation; the token limit applies to every conversation."""
         return max([*self.earlier_tokens, self.response_tokens - sum(self.earlier_tokens)])
 
     @abstractmethod
@@ -86,27 +86,27 @@ class Policy(ABC):
 
     @abstractmethod
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the environment's messages; if no token would be left to answer, append nothing and return False."""
+        """Append the environment's messages, or return False if they would leave no token for an answer."""
 
     def sibling(self, *, is_trained: bool = True) -> Policy:
         """Return a fresh conversation with the same model.
 
         Args:
-            is_trained: whether its training sequences follow those of this conversation; otherwise they are dropped.
+            is_trained: whether to train on the new conversation's sequences, after the sequences of this one.
         """
         raise NotImplementedError(f"{type(self).__name__} has one conversation")
 
     def count_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] | None = None) -> int:
-        """Estimate, from the characters, the number of tokens before the next turn after these messages.
+        """Estimate from the number of characters how many tokens precede the turn that answers these messages.
 
         Args:
-            messages: the prompt of a new conversation, or messages after those of this one.
-            tools: the tools of a new conversation; None: this one continues.
+            messages: the prompt of a new conversation, or further messages of this conversation.
+            tools: the tools of a new conversation; None: this conversation continues.
         """
         begun = self.context_tokens if tools is None else 0
         return begun + len(json.dumps([*messages, *(tools or ())], ensure_ascii=False, default=str)) // 3
 
-    def forget_turn(self) -> None:  # noqa: B027 - only conversations that are trained have one
+    def forget_turn(self) -> None:  # noqa: B027 - only a trained conversation can forget a turn
         """Exclude the last turn from training."""
 
     def as_text(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
@@ -124,7 +124,7 @@ class Policy(ABC):
 
 
 class ScriptedPolicy(Policy):
-    """Returns assistant messages from a list in order; each word between white space counts as a token."""
+    """Returns assistant messages from a list in order; every word counts as a token."""
 
     def __init__(self, texts: Iterable[str], max_tokens: int | None = None) -> None:
         self.messages: list[ChatMessage] = []
@@ -171,12 +171,12 @@ class ScriptedPolicy(Policy):
 
 
 def cut_at_stop(text: str, stop: Sequence[str], keep_stop: bool = False) -> str:
-    """Cut the text before, or with `keep_stop` after, the first of the stop strings."""
+    """Cut the text before its first stop string; with `keep_stop`, cut the text after that stop string."""
     if (first := first_stop(text, stop)) is None:
         return text
     return text[: text.find(first) + len(first) * keep_stop]
 
 
 def first_stop(text: str, stop: Sequence[str]) -> str | None:
-    """Return the stop string that comes first in the text; None: the text contains none."""
+    """Return the stop string that comes first in the text; None: the text contains no stop string."""
     return min((each for each in stop if each in text), key=text.find, default=None)

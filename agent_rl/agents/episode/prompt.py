@@ -23,9 +23,9 @@ def render_prompt(
         row: the row, with `prompt` and its selection of tools.
         agent: name of the row's loop; if agent_rl does not define that loop, the prompt is rendered as in verl's loops.
         setup: contains the run's tools.
-        tokenizer: the model's tokenizer, with its template; None: the messages are shown under their roles, then the
-            tools.
-        options: additional arguments of the template.
+        tokenizer: the model's tokenizer, with its template; None: every message is shown below its role, and the tools
+            follow.
+        options: additional arguments for the template.
     """
     info = row.get("extra_info") or {}
     chosen = info.get("tool_selection")

@@ -1,6 +1,6 @@
 """Writes turns with calls as messages, in every form that a chat template may accept.
 
-Templates differ in whether arguments are an object or text, content is text or null, and a result names its call.
+Templates differ: arguments are an object or text, content is text or null, and a result may name its call.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from agent_rl.trajectory import ToolCall
 MARK = "Xq7Mark"
 """The text of a made-up turn."""
 CALL_ID = "call00000"
-"""A call id, which has the only length that Mistral's templates accept."""
+"""A call id of the only length that Mistral's templates accept."""
 
 
 def call_turns(calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
-    """Yield a turn with these calls in each form."""
+    """Yield a turn with these calls in every form that a template may accept."""
     for content, as_text in (("", False), ("", True), (None, False), (None, True)):
         yield _turn(content, [(call.id or _id(n), call.name, call.arguments) for n, call in enumerate(calls)], as_text)
 
@@ -31,7 +31,7 @@ def marked_turns(appended: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[s
     if not results:
         yield turn, messages
         return
-    named = [{"name": "f", "tool_call_id": _id(n), **given} for n, given in enumerate(results)]
+    named = [{"name": "f", "tool_call_id": _id(n), **result} for n, result in enumerate(results)]
     replaced = iter(named)
     whole = [next(replaced) if message["role"] == "tool" else message for message in messages]
     last = len(named) - 1

@@ -27,10 +27,10 @@ from agent_rl.trajectory import Message, ToolCall
 
 
 class ChatEndpoint(PolicySource):
-    """A model behind an address.
+    """A model behind an OpenAI-compatible endpoint.
 
     Args:
-        client: the client of its server.
+        client: the client of the model's server.
         sampling: the sampling parameters.
     """
 
@@ -73,7 +73,7 @@ class ChatPolicy(Policy):
 
         Raises:
             EngineError: the endpoint failed.
-            ConfigError: the endpoint rejects the key or the model, and has never answered.
+            ConfigError: the endpoint rejects the key or the model before its first answer.
             UnscoredError: the prompt does not fit the endpoint's context, or `max_prompt_tokens`.
         """
         left = self._left() if self.most is None else min(self.most, self._left())
@@ -96,12 +96,12 @@ class ChatPolicy(Policy):
             text = _with_stop(text, stop, completion.matched_stop)
         text = cut_at_stop(text, stop, keep_stop)
         if any(each in text for each in stop):
-            finish = "stop"  # regardless of the text after it
+            finish = "stop"  # regardless of the text after the stop string
         raw = completion.message.get("tool_calls") or []
         self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
         tokens = self._count(completion.usage)
         calls = _calls(raw)
-        if raw and calls is None:  # so that the format reports what is wrong with them
+        if raw and calls is None:  # so that the format reports the mistake
             text = "\n".join([text, *map(_as_text, raw)]).strip()
         return Generation(text, tokens, "length" if finish == "length" else "stop", calls)
 
@@ -144,7 +144,7 @@ class ChatPolicy(Policy):
         if not self.prompt_tokens and prompt > limit:
             raise UnscoredError(f"the prompt has {prompt} tokens, more than sampling.max_prompt_tokens={limit}")
         self.prompt_tokens = self.prompt_tokens or prompt
-        self._first = self._first or min(prompt, limit)  # after a restart, tokens beyond it count as response
+        self._first = self._first or min(prompt, limit)  # after a restart, tokens beyond the limit count as response
         self._grown = max(self._grown, prompt + sampled - self._first)
         self._pending = 0
         self._per_character = (prompt + sampled) / max(1, _characters(self.messages))
@@ -153,7 +153,7 @@ class ChatPolicy(Policy):
 
 
 def _with_stop(text: str, stop: Sequence[str], matched: Any) -> str:
-    """Append the stop string that the server removed: the one it reports, or the closing tag of an open tag."""
+    """Append the stop string that the server removed: the string that it reports, or the closing tag of an open tag."""
     if not isinstance(matched, str):
         opened = (each for each in stop if each.startswith("</") and text.count(f"<{each[2:]}") > text.count(each))
         matched = next(opened, "")
@@ -179,7 +179,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
-    """Return the endpoint's tool calls; None if there are none, or one cannot be read."""
+    """Return the endpoint's tool calls; None if there is no call, or if a call cannot be read."""
     try:
         functions = [(call, call["function"]) for call in raw]
         return [

@@ -1,4 +1,4 @@
-"""The tokens that a chat template puts around turns, derived from any template.
+"""Derives the tokens that a chat template puts around turns.
 
 A conversation grows by sampled tokens and by the continuation after each turn: the token that ends the turn (if it was
 not sampled), the environment's messages, and the start of the next turn. To derive the continuation, a short made-up
@@ -6,7 +6,7 @@ conversation is rendered, in which a turn with a marker precedes the same messag
 continuation. The conversation itself is never rendered again.
 
 A template may reject what an agent needs (a system message, two messages of one role in a row). `fitted` rewrites the
-messages into a form that it accepts.
+messages into a form that the template accepts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from agent_rl.trajectory import ToolCall
 Messages = Sequence[Mapping[str, Any]]
 
 NO_SYNTAX = "it writes no calls, or writes them in an unknown syntax"
-"""Why native calls do not work with a template."""
+"""The reason why native calls do not work with a template."""
 MOST = 256
 """Maximum number of entries in the cache, which is emptied when it is full."""
 
@@ -56,7 +56,7 @@ class ChatTemplate:
     Args:
         tokenizer: a transformers tokenizer with its template set.
         options: additional variables for the template (`data.apply_chat_template_kwargs`).
-        name: the name in tables.
+        name: the name that tables show.
     """
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None, name: str = "") -> None:
@@ -65,7 +65,7 @@ class ChatTemplate:
 
     @property
     def label(self) -> str:
-        """Name and fingerprint."""
+        """The template's name and fingerprint."""
         return f"{self.name} ({hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()[:8]})"
 
     def text(self, messages: Messages, tools: Any = None, *, prompt: bool) -> str:
@@ -90,7 +90,7 @@ class ChatTemplate:
 
     @cached_property
     def syntax(self) -> str | None:
-        """The name of the syntax (`SYNTAXES`) that the template writes calls in, or that `with_tools` requests.
+        """The name (in `SYNTAXES`) of the syntax in which the template writes calls, or which `with_tools` requests.
 
         None: the template shows tools, but writes calls in no known syntax.
         """
@@ -98,7 +98,7 @@ class ChatTemplate:
 
     @cached_property
     def asks_for_calls(self) -> bool:
-        """Whether the template shows no tools and writes no calls, so that `text` asks for `shown_tools.SYNTAX`."""
+        """Whether the template shows no tools and writes no calls, so that `text` requests `shown_tools.SYNTAX`."""
         return not self.names_tools and self._own_syntax is None
 
     @cached_property
@@ -119,7 +119,7 @@ class ChatTemplate:
         return None
 
     def rendered(self, messages: Messages, tools: Any = None, *, prompt: bool) -> str:
-        """Render the conversation like a server, which first parses the calls in its turns."""
+        """Render the conversation as a server does, which first parses the calls in the turns."""
         if self.asks_for_calls:
             return self._fitted_text(messages, tools, prompt=prompt)
         with contextlib.suppress(Exception):
@@ -130,7 +130,7 @@ class ChatTemplate:
         """Return the tokens of a whole conversation with the start of the next turn.
 
         Raises:
-            Exception: any error from the template, for messages that it rejects even when they are fitted.
+            Exception: any error from the template, if it rejects even the fitted messages.
         """
         key = ("prompt", repr(tools), repr(messages))
         ids: list[int] = self._once(key, lambda: self.encode(self._fitted_text(messages, tools, prompt=True)))
@@ -150,7 +150,7 @@ class ChatTemplate:
         """Return the messages in a form that the template accepts.
 
         If it rejects a system message, the text goes to the start of the first user message. If it rejects messages of
-        one role in a row, they become one. If it rejects results and does not show tools, results become user messages.
+        one role in a row, they are joined. If it rejects results and does not show tools, results become user messages.
         """
         fitted = [dict(message) for message in messages]
         if not self._takes_results and not self.names_tools:
@@ -198,13 +198,13 @@ class ChatTemplate:
 
     @cached_property
     def end_id(self) -> int | None:
-        """The special token that ends an answer; None: the next message ends it."""
+        """The special token that ends an answer; None: the next message ends the answer."""
         followings = self._followings[:1]
         return next((token for each in followings for token in self._specials(each.closing)[-1:]), None)
 
     @cached_property
     def end_ids(self) -> frozenset[int]:
-        """The special tokens that end a turn; empty: the next message ends it."""
+        """The special tokens that end a turn; empty: the next message ends the turn."""
         closings = [each.closing for each in self._followings]
         alone = self._try([USER, {"role": "assistant", "content": MARK}])
         if alone is not None and MARK in alone:
@@ -219,7 +219,7 @@ class ChatTemplate:
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
-        """The tokenizer's special tokens, including those without a specific role."""
+        """The tokenizer's special tokens, including tokens without a specific role."""
         added = getattr(self.tokenizer, "added_tokens_decoder", {})
         marked = {number for number, token in added.items() if token.special}
         return frozenset(marked | set(self.tokenizer.all_special_ids))
@@ -244,7 +244,7 @@ class ChatTemplate:
             raise
 
     def _with_calls(self, messages: Messages) -> list[dict[str, Any]]:
-        """Return the messages with calls in a turn's text moved to the template's `tool_calls`."""
+        """Move calls in the text of turns to the template's `tool_calls`, and return the messages."""
         converted, syntax = [dict(message) for message in messages], SYNTAXES[self.syntax or "hermes"]
         for number, message in enumerate(converted):
             content = message.get("content")
@@ -280,9 +280,9 @@ class ChatTemplate:
                 problem = problem or error
                 continue
             if alone[1] and answered[1]:
-                found = self._divided(alone[2], answered[2])
-                called = turn.get("tool_calls") and not self._specials(found.closing)
-                return Following([], found.rest) if called else found
+                following = self._divided(alone[2], answered[2])
+                called = turn.get("tool_calls") and not self._specials(following.closing)
+                return Following([], following.rest) if called else following
         roles = [message["role"] for message in appended]
         raise problem or ValueError(f"the chat template does not show a turn that precedes messages with roles {roles}")
 
@@ -307,7 +307,7 @@ class ChatTemplate:
 
     @cached_property
     def _no_tools(self) -> list[Any] | None:
-        """The template's value for "no tools": a template that requires tools may need an empty list."""
+        """The value that means "no tools" to the template; a template that requires tools may need an empty list."""
         self.__dict__["_no_tools"] = None
         if self._try([USER]) is not None:
             return None
@@ -351,7 +351,7 @@ def with_syntax(limits: EpisodeLimits, tokenizer: Any, options: Mapping[str, Any
         syntaxes = ", ".join(SYNTAXES)
         raise ConfigError(
             FORMAT_KEY,
-            f"the chat template: {NO_SYNTAX}",
+            f"the chat template cannot be used: {NO_SYNTAX}",
             f"Set it to the syntax that the model writes, one of {syntaxes}, or use react_agent",
         )
     return limits._replace(format=syntax)

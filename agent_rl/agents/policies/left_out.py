@@ -29,13 +29,13 @@ def masked_sequences(
     Args:
         sequences: all sequences, in order; each run of sampled tokens is a turn, or the notes of a fold.
         trajectory: supplies the stop reason and the turns.
-        mask_void: `turn`: exclude void turns, and sequences in which nothing remains. `trajectory`: exclude the whole
+        mask_void: `turn`: exclude void turns, and sequences without any other turn. `trajectory`: exclude the whole
             trajectory if it has a void turn.
         mask_overlong: exclude a whole trajectory if its stop reason is `max_tokens`.
 
     Returns:
-        At least one sequence. With `turn`, it ends with the last token that is trained on, because the reward is on
-        the last token, unless an image follows.
+        At least one sequence. With `turn`, a sequence ends with its last trained token, which gets the reward, unless
+        an image follows.
     """
     void = mask_void != "none" and any(map(_is_void, trajectory.turns))
     if (void and mask_void == "trajectory") or (mask_overlong and trajectory.stop_reason is StopReason.MAX_TOKENS):

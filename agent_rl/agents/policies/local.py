@@ -60,7 +60,7 @@ class LocalModel(TokenSource):
                 await self._worker
 
     async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
-        """See `TokenSource.sample`."""
+        """Sample tokens after the prompt; see `TokenSource.sample`."""
         answer: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
         self._waiting.put_nowait((list(prompt_ids), params, answer))
         return await answer
@@ -72,7 +72,7 @@ class LocalModel(TokenSource):
                 requests.append(self._waiting.get_nowait())
             try:
                 sampled = await asyncio.to_thread(self._generate, requests)
-            except Exception as error:  # noqa: BLE001 - goes to every conversation of the batch, which is unscored then
+            except Exception as error:  # noqa: BLE001 - every conversation of the batch gets the error and stays unscored
                 for *_, answer in requests:
                     if not answer.done():
                         answer.set_exception(error)
@@ -127,7 +127,7 @@ class LocalModel(TokenSource):
 
 
 def _row(ids: list[int], limit: int, ends: set[int], pad: int, scores_TV: Any) -> Sampled:
-    """Cut one row of a batch at its own end; shorter rows are padded."""
+    """Cut a row of a batch at the end of its turn; shorter rows are padded."""
     ids = ids[:limit]
     while ids and ids[-1] == pad and pad not in ends:
         ids.pop()

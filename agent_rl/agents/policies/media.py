@@ -86,7 +86,7 @@ class Media:
         return self.video_payload(self.videos, self.features)
 
     def trained(self, images: list[Any]) -> dict[str, Any]:
-        """Return the media of a training sequence with these images, in the form of verl's trainer."""
+        """Return the media of a training sequence with these images, in the form that verl's trainer takes."""
         media = {"images": images or None, "videos": self.videos, "audios": self.audios}
         return {name: value for name, value in media.items() if value is not None}
 
@@ -117,7 +117,7 @@ def require_vision(builder: Any) -> None:
 
 
 def has_media(messages: Sequence[ChatMessage]) -> bool:
-    """Whether any message has content other than text."""
+    """Whether any message contains something other than text."""
     return any(part["type"] != "text" for message in messages for part in _parts(message))
 
 

@@ -10,7 +10,7 @@ from agent_rl.agents.syntaxes.json_calls import CHANNEL
 
 IN_WHITE_SPACE = "in whitespace only"
 IN_THOUGHTS = "in its thoughts and their marks only"
-IN_ORDER = "only in where the system message or the tools are"
+IN_ORDER = "only in the position of the system message or the tools"
 
 THOUGHTS = (
     (OPEN, CLOSE),
@@ -23,7 +23,7 @@ THOUGHTS = (
 
 
 def difference(template: ChatTemplate, written: str, later: str) -> str:
-    """Return the only kind of difference: `IN_WHITE_SPACE`, `IN_THOUGHTS` or `IN_ORDER`; empty for any other.
+    """Return the kind of difference: `IN_WHITE_SPACE`, `IN_THOUGHTS` or `IN_ORDER`; empty for another or several kinds.
 
     Args:
         template: the template used for both renderings.
@@ -42,7 +42,7 @@ def _words(template: ChatTemplate, text: str) -> list[str]:
     """Return the text without thoughts, their markers and special tokens."""
     for begin, end in THOUGHTS:
         text = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", " ", text, flags=re.DOTALL)
-        text = re.sub(rf"[^\n>]*\n?{re.escape(end)}", " ", text).replace(begin, " ")  # opened by the prompt
+        text = re.sub(rf"[^\n>]*\n?{re.escape(end)}", " ", text).replace(begin, " ")  # the prompt opened the thought
     for header in (f"{CHANNEL}final", "<|channel>thought"):
         text = text.replace(header, " ")
     for token in template.added_tokens:

@@ -12,7 +12,7 @@ from typing import Any
 from agent_rl.trajectory import ToolCall
 
 SYNTAX = "hermes"
-"""The syntax that the section requests calls in (`agent_rl.agents.syntaxes.SYNTAXES`)."""
+"""The syntax in which the section requests calls (`agent_rl.agents.syntaxes.SYNTAXES`)."""
 
 _SECTION = """# Tools
 
@@ -31,7 +31,7 @@ For each call, write a JSON object with the function's name and arguments within
 def with_tools(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], *, system: bool, form: bool
 ) -> list[dict[str, Any]]:
-    """Return the messages with the tools in the first one.
+    """Return the messages; the first message describes the tools.
 
     Args:
         messages: the messages of a conversation.

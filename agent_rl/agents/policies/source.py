@@ -32,7 +32,7 @@ class Sampling(BaseModel):
     max_prompt_tokens: int | None = Field(default=None, ge=1)
     """Maximum number of prompt tokens (`data.max_prompt_length`); an episode with more is unscored; null: no limit."""
     max_response_tokens: int = Field(default=2048, ge=1)
-    """Maximum number of tokens per episode after the prompt, with observations, like `data.max_response_length`."""
+    """Maximum number of tokens per episode after the prompt, observations included, as `data.max_response_length`."""
     body: dict[str, Any] = Field(default_factory=dict)
     """Additional fields for requests to a chat endpoint; null removes a field that would be sent."""
 
@@ -43,14 +43,14 @@ class PolicyUsage:
 
     requests: int = 0
     input_tokens: int = 0
-    """Prompt tokens of all requests together; each request has the whole conversation so far."""
+    """Prompt tokens of all requests together; every request contains the whole conversation so far."""
 
 
 class PolicySource(ABC):
     """A model that answers many episodes at once; use it as an async context manager."""
 
     client: ChatClient | None = None
-    """The server's client; None if there is no server."""
+    """The client of the server; None without a server."""
 
     async def __aenter__(self) -> Self:
         if self.client is not None:
@@ -75,9 +75,9 @@ class PolicySource(ABC):
         """Start a new conversation.
 
         Args:
-            usage: updated by the policy.
-            seed: the sampling seed, if the model accepts one; None: the model's own.
-            format: sets which special tokens end a turn and belong to its text; None: only the model's configuration.
+            usage: the counts that the policy updates.
+            seed: the sampling seed, if the model accepts one; None: the model's own seed.
+            format: sets which special tokens end a turn and belong to its text; None: the model's configuration.
         """
 
 
@@ -89,7 +89,7 @@ def open_client(
     Args:
         url: the server's URL; `/v1` is added if it has no path.
         model: the model's name on the server.
-        api_key_env: environment variable that contains the API key; None: none is sent.
+        api_key_env: environment variable that contains the API key; None: no key is sent.
         concurrency: maximum number of concurrent requests.
         timeout_s: time limit in seconds for one attempt of a request; all attempts together get three times that limit.
 

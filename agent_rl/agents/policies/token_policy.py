@@ -37,8 +37,8 @@ class TrainingSequence(NamedTuple):
     images: list[Any]
     """The images whose placeholders are in these tokens, in order."""
     spans: Sequence[tuple[int, int, int]] = ()
-    """For each sample, its number among the samples of all conversations, from 1, the place of its first token in the
-    response, and the place after its last."""
+    """For each sample: its number among the samples of all conversations (from 1), the index of its first token in the
+    response, and the index after its last token."""
 
 
 class TokenPolicy(Policy):
@@ -52,7 +52,7 @@ class TokenPolicy(Policy):
         prompt_length: maximum number of tokens in the prompt.
         response_length: maximum number of tokens in a training sequence's response.
         engine_stops: whether the engine supports stop strings.
-        format: determines which special tokens end a turn, and whether its text has them; None: only the model's
+        format: determines which special tokens end a turn, and whether its text contains them; None: only the model's
             configuration.
         media: the prompt's images, videos and audio.
         drop_thoughts: start a new training sequence where the template drops thoughts of earlier turns.
@@ -121,14 +121,14 @@ class TokenPolicy(Policy):
         return len(self.ids)
 
     def sibling(self, *, is_trained: bool = True) -> TokenPolicy:
-        """Return a fresh conversation; if it is trained, its sequences follow those of this one."""
+        """Return a fresh conversation; if it is trained, its sequences follow the sequences of this conversation."""
         other = copy.copy(self)
         other._siblings = []
         other._clear()
         if is_trained:
             self._siblings.append(other)
         else:
-            other.extra_fields = {}  # its versions are not those of what is trained
+            other.extra_fields = {}  # its versions are not those of the trained conversation
             other._samples = itertools.count(1)
         return other
 
@@ -233,10 +233,10 @@ class TokenPolicy(Policy):
         return True
 
     def sequences(self) -> list[TrainingSequence]:
-        """Return the training sequences: one, unless the conversation was restarted.
+        """Return the training sequences; a conversation that was never restarted has one sequence.
 
         Raises:
-            UnscoredError: nothing was sampled.
+            UnscoredError: no token was sampled.
         """
         if not (sequences := self._sequences()):
             raise UnscoredError("no token was sampled")
@@ -308,7 +308,7 @@ class TokenPolicy(Policy):
             self.logprobs.extend([0.0] * len(ids))
 
     def _cut(self, sampled: list[int], stop: Sequence[str], keep_stop: bool) -> tuple[list[int], str, str | None]:
-        """Return the tokens up to the end of the first stop string, their text, and the stop string if there is one.
+        """Return the tokens up to the end of the first stop string, their text, and the stop string, if any.
 
         If the stop string is kept, a sampled end-of-turn token after it is kept too.
         """
@@ -340,7 +340,7 @@ class TokenPolicy(Policy):
         return getattr(self._builder, "_im_end_id", None)
 
     def _missing_end(self, last: int, ended: bool) -> list[int]:
-        """Return the end-of-turn token if the turn lacks it: the template's next turn needs it.
+        """Return the end-of-turn token if the turn lacks this token, because the template's next turn needs it.
 
         The builder's token has priority: a tokenizer's eos may differ, and a model may stop at several tokens.
         """
@@ -353,7 +353,7 @@ class TokenPolicy(Policy):
         """Store verl's reports on the server's answers: versions of the weights and preemptions."""
         known = dict(self.extra_fields)
         self.extra_fields.update({} if known else output.extra_fields)
-        for name, outer in (("min_global_steps", min), ("max_global_steps", max)):  # conversations run at once
+        for name, outer in (("min_global_steps", min), ("max_global_steps", max)):  # conversations run at the same time
             steps = [each for each in (known.get(name), output.extra_fields.get(name)) if each is not None]
             if steps:
                 self.extra_fields[name] = outer(steps)

@@ -34,7 +34,7 @@ class Sampled:
     token_ids: list[int]
     log_probs: list[float] | None = None
     stop_reason: str | None = None
-    """`length` if the token limit ended the sample, `abort` if the server did."""
+    """`length` if the token limit ended the sample, `abort` if the server aborted it."""
     num_preempted: int | None = None
     extra_fields: dict[str, Any] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ class TokenSource(PolicySource):
     """
 
     engine_stops = True
-    """Whether the server stops at stop strings; a turn is cut there in any case."""
+    """Whether the server stops at stop strings; in any case the turn is cut at the stop string."""
 
     logprobs = False
     """Whether to request the log-probability of every sampled token."""
@@ -101,10 +101,10 @@ class SGLangTokens(TokenSource):
         self.client, self.url = client, client.config.url.rstrip("/").removesuffix("/v1")
 
     async def check(self) -> None:
-        """Check that the server answers and is SGLang.
+        """Check that an SGLang server answers.
 
         Raises:
-            ConfigError: the server does not answer, or is not SGLang.
+            ConfigError: the server does not answer, or is not an SGLang server.
         """
         answer = await self.client.reach(f"{self.url}/get_server_info")
         if not answer.ok:

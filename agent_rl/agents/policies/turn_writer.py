@@ -55,7 +55,7 @@ class TurnWriter:
         return template.decode(before[same:]) + text if same == len(opening) else text
 
     def after_thought(self, text: str) -> str:
-        """Return the turn after a thought, if the template opens one at the start of the turn."""
+        """Return the turn; a thought precedes it if the template opens a thought at the start of the turn."""
         opening = self.template.text([USER], self.tools, prompt=True)
         for begin, end in THOUGHTS:
             if begin in opening and end not in opening.rpartition(begin)[2]:

@@ -30,7 +30,7 @@ def chat_request(body: Mapping[str, Any]) -> TurnRequest:
         RequestError: a parameter cannot be honoured.
     """
     if (body.get("n") or 1) != 1:
-        raise RequestError("n must be 1: each sample of a row is an episode of its own")
+        raise RequestError("n must be 1: every sample of a row is a separate episode")
     for name in REFUSED:
         if body.get(name) not in (None, {"type": "text"}):
             raise RequestError(f"{name} is not supported: the policy is trained without a grammar")
@@ -49,7 +49,7 @@ def chat_request(body: Mapping[str, Any]) -> TurnRequest:
 
 
 def chat_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of the answer."""
+    """Return the body of the answer to a chat completion request."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else "")}
     if reply.calls:
         message["tool_calls"] = _calls(reply)

@@ -41,11 +41,11 @@ def messages_request(body: Mapping[str, Any]) -> TurnRequest:
         raise RequestError("structured outputs are not supported: the policy is trained without a grammar")
     system = text_of([block for block in _blocks(body.get("system")) if not text_of([block]).startswith(CHANGES)])
     messages = [{"role": "system", "content": system}] if system else []
-    given = objects(body.get("messages"), "messages")
-    for role, group in groupby(given, lambda message: str(message.get("role"))):
+    conversation = objects(body.get("messages"), "messages")
+    for role, group in groupby(conversation, lambda message: str(message.get("role"))):
         blocks = [block for message in group for block in _blocks(message.get("content"))]
         messages += _turn(blocks) if role == "assistant" else _observation(role, blocks)
-    if given and given[-1].get("role") == "assistant":
+    if conversation and conversation[-1].get("role") == "assistant":
         raise RequestError("prefill is not supported: the conversation must end with a user message")
     return TurnRequest(
         messages=messages,
@@ -66,7 +66,7 @@ def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _turn(blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return a turn of the policy."""
+    """Return a turn of the policy as a chat message."""
     calls = [
         function_call(block.get("id"), block.get("name"), block.get("input"))
         for block in blocks
@@ -77,7 +77,7 @@ def _turn(blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
 
 
 def _observation(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return the results of tools, and after them the text next to them as one message."""
+    """Return one message per tool result, and then one message with the text next to the results."""
     messages: list[ChatMessage] = []
     others = []
     for block in blocks:
@@ -94,7 +94,7 @@ def _observation(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[ChatMes
 
 
 def messages_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of the answer."""
+    """Return the body of the answer to a request for a message."""
     usage = {"input_tokens": reply.prompt_tokens, "output_tokens": reply.completion_tokens}
     return {
         "id": f"msg_{reply.id}",

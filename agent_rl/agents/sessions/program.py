@@ -32,9 +32,9 @@ from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
 KEY = "agent_rl.gateway"
 PACKAGE = str(Path(__file__).parents[2])
-"""Folder of agent_rl, whose stand-ins for packages that a CPU lacks are on Python's path in a run on a CPU."""
+"""Folder of agent_rl. In a run on a CPU, Python's path contains its replacements for packages that need a GPU."""
 TAIL = 10_000
-"""Bytes at the end of a failed program's output that are read."""
+"""Number of bytes that are read at the end of a failed program's output."""
 LIMITS = "ulimit -c 0 2>/dev/null; ulimit -f 8388608 2>/dev/null; "
 """Start of a shell command: no core dumps, and files of at most 4 GiB."""
 FRAME = re.compile(r'File "(.+)", line (\d+)')
@@ -52,7 +52,7 @@ class ProgramEnd:
 
 @functools.cache
 def address_for(url: str | None) -> str:
-    """Return the address of this machine at which an endpoint elsewhere finds it; without a URL, that of loopback.
+    """Return the address at which the endpoint `url` reaches this machine; without a URL, return the loopback address.
 
     Raises:
         ConfigError: the host of the URL cannot be reached.
@@ -67,13 +67,13 @@ def address_for(url: str | None) -> str:
 
 
 async def run_program(settings: GatewaySettings, row: Mapping[str, Any], base_url: str, key: str) -> ProgramEnd:
-    """Run the program of a row until it ends, at most `timeout_s` seconds.
+    """Run the program of a row until it ends, for at most `timeout_s` seconds.
 
     Args:
         settings: the section `agent_rl.gateway`.
         row: the row's `prompt` and `extra_info`.
         base_url: address of the gateway, without `/v1`.
-        key: the API key that names the session.
+        key: the API key that identifies the session.
 
     Raises:
         ConfigError: no program is configured.
@@ -126,7 +126,7 @@ async def _run_command(
 
 
 def _bug(text: str) -> str | None:
-    """Return the type of the exception in a program's output, and its last place outside of installed packages."""
+    """Return the type of the exception in a program's output, and its last place outside installed packages."""
     trace = text.rpartition("Traceback (most recent call last):")[2]
     if not (frames := FRAME.findall(trace)):
         return None
@@ -144,7 +144,7 @@ def _environment(settings: GatewaySettings) -> dict[str, str]:
 
 
 def _addresses(base_url: str, key: str) -> dict[str, str]:
-    """Return the environment variables in which clients find the policy."""
+    """Return the environment variables that give clients the policy's address."""
     openai = {"OPENAI_BASE_URL": f"{base_url}/v1", "OPENAI_API_KEY": key}
     return {**openai, "ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_API_KEY": key, "AGENT_RL_GATEWAY": base_url}
 
@@ -156,7 +156,7 @@ class FunctionWorker:
         python: the interpreter.
         function: `path/to/file.py:name` or `package.module.name`.
         environment: environment variables of the process.
-        limit_s: seconds that the import may take.
+        limit_s: time limit of the import in seconds.
 
     Raises:
         ConfigError: there is no such interpreter, or it cannot import the function.
@@ -218,7 +218,7 @@ _workers: dict[tuple[str, str], FunctionWorker] = {}
 
 
 def function_worker(settings: GatewaySettings) -> FunctionWorker:
-    """Return this process's worker for `function` with the interpreter `python`, which starts at the first use.
+    """Return this process's worker for `function`, which the first use starts with the interpreter `python`.
 
     Raises:
         ConfigError: there is no such interpreter, or it cannot import the function.

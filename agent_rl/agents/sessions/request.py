@@ -1,4 +1,4 @@
-"""A request for a turn and its answer, independent of the API in which they are written."""
+"""A request for a turn and the answer to it, independent of the API."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ SAMPLING: Mapping[str, Any] = {
     "temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0,
     "presence_penalty": 0.0, "logit_bias": {},
 }  # fmt: skip
-"""Sampling parameters of a request, of which the run's apply, with the values that change nothing."""
+"""Sampling parameters that a request may set, with their neutral values; the run's parameters apply instead."""
 
 ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
 """Roles of the APIs, and their names in chat templates."""
 
 WRITTEN_CALLS = "Calling tools:\n"
-"""What smolagents writes into the turns that it sends back, before their calls as a Python list."""
+"""The text that smolagents adds to the turns that it sends back, before a Python list of their calls."""
 
 
 class RequestError(Exception):
     """A request that cannot be answered.
 
     Args:
-        text: what is wrong.
+        text: the problem.
         status: HTTP status.
         code: the code by which clients recognise the error, for example `context_length_exceeded`.
     """
@@ -47,16 +47,16 @@ class TurnRequest:
 
     Attributes:
         messages: the whole conversation in the form of chat completions, with the roles of chat templates; arguments of
-            calls are objects. With `continues`, only what follows the earlier reply.
+            calls are objects. With `continues`, only the messages after the earlier reply.
         tools: function schemas, `{"type": "function", "function": {...}}`.
         model: the name of the model in the request.
         max_tokens: maximum number of sampled tokens; None: as many as the episode has left.
         stop: strings that end the turn.
         without_tools: whether the turn may not call tools (`tool_choice` none).
         forced: whether the client demands a call, which cannot be enforced.
-        sampling: the sampling parameters that the client sets; the run's apply instead.
+        sampling: the sampling parameters that the client sets; the run's parameters apply instead.
         continues: id of the reply whose conversation comes before the messages; empty: none.
-        instructions: how many of the first messages belong to this request alone, not to those that continue its reply.
+        instructions: the number of leading messages that a request which continues this reply does not inherit.
 
     Raises:
         RequestError: a limit is not a number of tokens, or a stop string is not a text.
@@ -105,10 +105,10 @@ class TurnReply:
 
 
 def objects(value: Any, name: str) -> Sequence[Mapping[str, Any]]:
-    """Return a list of objects.
+    """Check that a value is a list of objects, and return the list.
 
     Raises:
-        RequestError: the value is not one.
+        RequestError: the value is not a list of objects.
     """
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         raise RequestError(f"{name} must be a list of objects")
@@ -131,12 +131,12 @@ def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
 
 
 def function_tool(tool: Mapping[str, Any], function: Any, schema: str = "parameters") -> dict[str, Any]:
-    """Return a tool as chat templates take it.
+    """Return a tool in the form that chat templates take.
 
     Args:
         tool: the tool as the client sent it.
-        function: the part of it with name, description and schema.
-        schema: the key of the schema of its arguments.
+        function: the part of `tool` with name, description and schema.
+        schema: the key of the arguments' schema in `function`.
 
     Raises:
         RequestError: the tool is not a function with a name.
@@ -172,10 +172,10 @@ def text_of(content: Any) -> str:
 
 
 def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashable:
-    """Return what identifies a message, however a client writes it.
+    """Return a key that identifies a message, independent of how a client writes the message.
 
-    Ids of calls, the order of keys in arguments, 1.0 or 1, and null or missing content make no difference; in a turn
-    neither do thoughts, calls that are written as text, and a stop string at the end.
+    The key ignores call ids, the order of keys in arguments, 1.0 versus 1, and null versus missing content. In a
+    policy's turn, it also ignores thoughts, calls that are written as text, and a stop string at the end.
     """
     text, calls = str(message.get("content") or "").strip(), message.get("tool_calls") or ()
     if message["role"] == "assistant":
@@ -189,7 +189,7 @@ def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashabl
 
 
 def _written_calls(text: str) -> tuple[str, Sequence[Any]]:
-    """Return a turn's text and calls; the calls of code are in the text already."""
+    """Return a turn's text and its calls, except calls that run code, which the text already contains."""
     before, _, listed = text.rpartition(WRITTEN_CALLS)
     try:
         calls = ast.literal_eval(listed)

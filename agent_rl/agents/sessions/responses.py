@@ -29,12 +29,12 @@ ECHOED: Mapping[str, Any] = {
     "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": 1.0, "truncation": "disabled",
     "user": None,
 }  # fmt: skip
-"""Parameters of a request that its answer repeats, with their defaults."""
+"""Parameters of a request that the answer repeats, with their defaults."""
 PARTS: Mapping[str, tuple[str, str, str, dict[str, Any]]] = {
     "reasoning": ("summary", "reasoning_summary_part", "reasoning_summary_text", {}),
     "message": ("content", "content_part", "output_text", {"logprobs": []}),
 }
-"""For each kind of item with text: the key of its only part, the events of the part and of its text, and fields."""
+"""For each kind of item with text: the key of its only part, the events of the part and of its text, other fields."""
 
 
 def responses_request(body: Mapping[str, Any]) -> TurnRequest:
@@ -45,7 +45,7 @@ def responses_request(body: Mapping[str, Any]) -> TurnRequest:
     """
     for name in REFUSED:
         if body.get(name):
-            raise RequestError(f"{name} is not supported: send the conversation as input, or previous_response_id")
+            raise RequestError(f"{name} is not supported: send the conversation as input, or send previous_response_id")
     form = ((body.get("text") or {}).get("format") or {}).get("type", "text")
     if form != "text":
         raise RequestError(f"text.format {form!r} is not supported: the policy is trained without a grammar")
@@ -69,7 +69,7 @@ def responses_request(body: Mapping[str, Any]) -> TurnRequest:
 
 
 def _messages(items: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return the items as messages; the text and the calls of one turn are one message."""
+    """Return the items as messages; the text and the calls of one turn become one message."""
     messages: list[ChatMessage] = []
     turn: ChatMessage | None = None  # the turn to which the next item may belong
     for item in items:
@@ -80,7 +80,7 @@ def _messages(items: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
             output = {"role": "tool", "content": text_of(item.get("output")), "tool_call_id": item.get("call_id")}
             messages.append(output)
         elif kind == "function_call" or (kind == "message" and role == "assistant"):
-            text = spoken(text_of(item.get("content")))  # Pydantic AI sends thoughts as texts of their own
+            text = spoken(text_of(item.get("content")))  # Pydantic AI sends thoughts as separate texts
             if turn is None or (text and turn["content"]):
                 turn = {"role": "assistant", "content": ""}
                 messages.append(turn)
@@ -99,7 +99,7 @@ def _messages(items: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
 
 
 def responses_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of the answer."""
+    """Return the body of the answer to a request for a response."""
     cut = reply.finish == "length"
     usage = {
         "input_tokens": reply.prompt_tokens,

@@ -1,4 +1,4 @@
-"""The HTTP server of a process's sessions: the routes of OpenAI and Anthropic; a request's key names its session."""
+"""The HTTP server of a process's sessions, with OpenAI's and Anthropic's routes; a request's key selects a session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agent_rl.work.concurrency import PerLoop
 KEEP_ALIVE_S = 10.0
 """Seconds between comments in a stream while its turn is generated."""
 KEEP_OPEN_S = 600
-"""Seconds that an idle connection stays open: a client that reuses it while it is closed gets an error."""
+"""Seconds for which an idle connection stays open; a client that sends a request while it is closed gets an error."""
 MAX_BYTES = 64 * 2**20
 """Maximum size of a request."""
 
@@ -78,7 +78,7 @@ class PortServer:
         self._server: uvicorn.Server | None = None
 
     async def start(self, host: str = "127.0.0.1") -> None:
-        """Listen at this address, unless the server does already."""
+        """Listen at this address, unless the server already listens."""
         async with self._starting:
             if self._server is None:
                 self._listener = socket.create_server((host, 0), backlog=2048)
@@ -90,7 +90,7 @@ class PortServer:
                 config.load()
                 server = uvicorn.Server(config)
                 server.lifespan = config.lifespan_class(config)
-                await server.startup([self._listener])  # not `serve`, which would take the process's signals
+                await server.startup([self._listener])  # `serve` would handle the process's signals
                 self._server, self._task = server, asyncio.ensure_future(server.main_loop())
                 self.port = int(self._listener.getsockname()[1])
 
@@ -122,7 +122,7 @@ class Gateway(PortServer):
 
     def _session(self, request: Request) -> Session:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        keys = bearer, request.headers.get("x-api-key", "")  # verifiers sends the key in one, and its own in the other
+        keys = bearer, request.headers.get("x-api-key", "")  # verifiers sends the key in one of them
         session = next((self.sessions[key] for key in keys if key in self.sessions), None)
         if session is None or session.is_closed:
             raise RequestError("the key names no open episode", 401, "invalid_api_key")
@@ -131,7 +131,7 @@ class Gateway(PortServer):
     def _route(
         self, path: str, work: Callable[..., Awaitable[Response]], error: Callable[..., Any], method: str = "POST"
     ) -> Route:
-        """Return a route of the open sessions; any failure of ours leaves the session unscored."""
+        """Return a route of the open sessions; a failure that the client did not cause leaves the session unscored."""
 
         async def handle(request: Request) -> Response:
             try:
@@ -184,7 +184,7 @@ _gateways: PerLoop[Gateway] = PerLoop(Gateway)
 
 
 async def gateway(host: str = "127.0.0.1") -> Gateway:
-    """Return the server of this process and event loop, which starts at this address at the first use."""
+    """Return the server of this process and event loop, which the first use starts at this address."""
     server = _gateways.get()
     await server.start(host)
     return server

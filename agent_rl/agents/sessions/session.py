@@ -1,8 +1,8 @@
 """`Session`: the conversations of one episode with the policy, with exact tokens.
 
-Requests form a tree of messages. A request that continues a conversation appends to its tokens; any other one, such as
-a history that the client has rewritten, starts a new conversation, and with it a new training sequence. Each sampled
-token belongs to one conversation only.
+Requests form a tree of messages. A request that continues a conversation appends to its tokens; any other request, such
+as one with a rewritten history, starts a new conversation and a new training sequence. Each sampled token belongs to
+one conversation only.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ class _Conversation:
     tools: Hashable
     is_trained: bool
     keys: list[Hashable] = field(default_factory=list)
-    """Keys of its messages, the policy's turns included."""
+    """Keys of the conversation's messages, including the policy's turns."""
     messages: list[ChatMessage] = field(default_factory=list)
-    """The same messages."""
+    """The messages whose keys are in `keys`."""
     turns: list[Turn] = field(default_factory=list)
     reply_id: str = ""
     """Id of the last turn's reply."""
     is_busy: bool = True
-    """Whether a turn is being generated, so that its messages are not known yet."""
+    """Whether a turn is being generated, so that the conversation's messages are not known yet."""
 
 
 class Session:
     """The requests of one episode.
 
     Args:
-        policy: a fresh conversation; others with the same model come from `Policy.sibling`.
+        policy: a fresh conversation; `Policy.sibling` creates further conversations with the same model.
         format: the syntax of native calls.
-        trajectory: the row's, which the session fills.
+        trajectory: the row's trajectory, which the session fills.
         max_turns: maximum number of turns; None: no limit.
         models: names of models whose turns are trained; empty: the name in the first request.
     """
@@ -79,24 +79,24 @@ class Session:
         self._tasks: list[asyncio.Task[TurnReply]] = []
         self._turns: dict[str, tuple[_Conversation, Turn]] = {}
         self._histories: dict[str, tuple[_Conversation, int, int]] = {}
-        """Conversation of each reply, how many messages it has up to the reply, and how many of them a request that
-        continues the reply does not get."""
+        """For each reply: its conversation, the number of messages up to the reply, and the number of those messages
+        that a request which continues the reply does not inherit."""
         self._written_ids: set[str] = set()
         """Ids of calls that the policy wrote, as Kimi K2 does; a template may show them with the results."""
         self._unfetched: set[str] = set()
         self.is_closed = False
 
     def reply(self, request: TurnRequest, key: str, is_retry: bool) -> asyncio.Task[TurnReply]:
-        """Start the turn that answers a request; it is finished even if nobody waits for it.
+        """Start the turn that answers a request; the turn is finished even if no client waits for it.
 
         Args:
             request: the request.
-            key: the same for equal requests.
-            is_retry: whether the request gets the turn of an earlier one with this key, if there is one; otherwise
-                equal requests are two samples.
+            key: a value that is the same for equal requests.
+            is_retry: whether the request gets the turn of an earlier request with this key, if any; otherwise equal
+                requests are two samples.
 
         Raises:
-            RequestError: the session is over.
+            RequestError: the session has ended.
         """
         if self.is_closed:
             raise RequestError("the episode of this key is over", 401)
@@ -107,9 +107,9 @@ class Session:
         for name, value in request.sampling.items():
             run = self._policy.sampling.get(name, SAMPLING[name])
             if value != run:
-                _say_once(f"a program sets {name}: the run's {run} applies")
+                _say_once(f"a program sets {name}, but the run's value {run} applies")
         if request.forced:
-            _say_once("a program requires a tool call (tool_choice), which counts as auto")
+            _say_once("a program requires a tool call (tool_choice), which is treated as auto")
         task = asyncio.ensure_future(self._answer(request))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, even if nobody waits
         self._replies[key] = task
@@ -128,16 +128,16 @@ class Session:
         return self._policy.count_tokens(request.messages, self._format.template_tools(_specs(tools)))
 
     def mark_fetched(self, reply: TurnReply) -> None:
-        """Note that the client has received a whole turn; the others are not trained."""
+        """Record that the client has received a whole turn; turns that no client received are not trained."""
         self._unfetched.discard(reply.id)
 
     def fail(self, error: Exception) -> RequestError:
-        """Leave the episode unscored after an error that is not the client's; return the error for the client."""
+        """Leave the episode unscored after an error that the client did not cause; return the error for the client."""
         self.error = self.error or error
         return RequestError(str(error), 503)
 
     async def close(self) -> None:
-        """End the episode: wait for open turns, and leave out of training what no client has received."""
+        """End the episode: wait for open turns, and exclude from training the turns that no client has received."""
         self.is_closed = True
         if open_turns := [task for task in self._tasks if not task.done()]:
             await asyncio.wait(open_turns)
@@ -241,7 +241,7 @@ class Session:
         new: Sequence[ChatMessage],
         specs: Sequence[ToolSpec],
     ) -> bool:
-        """Append the new messages; False if they leave no token for a turn."""
+        """Append the new messages; return False if they leave no token for a turn."""
         if conversation.turns:
             fits = await conversation.policy.extend(conversation.policy.as_text(self._answers(request, new)))
             if fits:
@@ -260,7 +260,7 @@ class Session:
         return True
 
     def _answers(self, request: TurnRequest, new: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """Return new messages; results get the name of their call, and no id that the policy has not written."""
+        """Return new messages; a result gets the name of its call, and only an id that the policy wrote."""
         calls = [call for message in request.messages for call in message.get("tool_calls") or ()]
         names = {call["id"]: {"name": call["function"]["name"]} for call in calls}
         answers = []
@@ -291,7 +291,7 @@ class Session:
 def read_turn(
     generated: Generation, format: ToolCallFormat, specs: Sequence[ToolSpec], prompt_tokens: int
 ) -> tuple[Turn, TurnReply]:
-    """Read a turn; calls that cannot be read stay text, as with other servers."""
+    """Read a turn; calls that cannot be read stay text, as on other servers."""
     turn = Turn(text=generated.text, tokens=generated.tokens)
     text = spoken(generated.text)
     try:
@@ -309,7 +309,7 @@ def read_turn(
 
 @cache
 def _say_once(text: str) -> None:
-    """Log a warning once a process: programs repeat their requests in each episode."""
+    """Log a warning once per process, because programs repeat their requests in every episode."""
     logger.warning(text)
 
 
@@ -325,7 +325,7 @@ def _key_of(tools: Sequence[dict[str, Any]]) -> str:
 
 
 def _results(calls: Sequence[ToolCall], messages: Sequence[ChatMessage]) -> list[ToolResult]:
-    """Return the results of a turn's calls that the client has sent."""
+    """Return the results that the client has sent for a turn's calls."""
     answers = [message for message in messages if message["role"] == "tool"]
     return [
         ToolResult(call.id, call.name, str(message["content"])) for call, message in zip(calls, answers, strict=False)

@@ -1,7 +1,7 @@
 """Imports a Python function once, and calls it in a fork for each episode: `python worker.py FILE.py:NAME DESCRIPTOR`.
 
-The descriptor is a Unix socket. The worker first writes the problem of the import as JSON; then each message brings the
-socket of a call. Any Python from 3.10 on can run this file, which imports the standard library only.
+The descriptor is a Unix socket. The worker first writes the problem of the import as JSON; every later message contains
+the socket of a call. Python 3.10 or later can run this file, which imports only the standard library.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_THE_USERS = ("<", os.path.dirname(__file__), *sysconfig.get_paths().values()
 
 
 def failure(error: BaseException, place: str = "") -> dict[str, str]:
-    """Return the problem of a function that raised, and its type with the last line of the user's code.
+    """Return the problem of a function that raised an exception, and the exception's type and place in the user's code.
 
     Args:
         error: the exception.
@@ -46,7 +46,7 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def serve(function: Callable[..., Any], connection: socket.socket) -> None:
-    """Write the process id, read the call, and write how it ended; the process gets a session of its own."""
+    """Write the process id, read the call, and write how it ended; the process starts a separate session."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     stream, end = connection.makefile("rw", encoding="utf-8"), {}
@@ -57,7 +57,7 @@ def serve(function: Callable[..., Any], connection: socket.socket) -> None:
         result = function(**call["arguments"])
         if inspect.iscoroutine(result):
             asyncio.run(result)
-    except BaseException as error:  # noqa: BLE001 - whose failure it is, the caller decides
+    except BaseException as error:  # noqa: BLE001 - the caller decides who caused the failure
         if not (isinstance(error, SystemExit) and not error.code):  # as for a command with exit code 0
             traceback.print_exc()
             end = failure(error) | ({"bug": ""} if isinstance(error, SystemExit) else {})

@@ -1,7 +1,7 @@
-"""Parses the native tool calls of models: one pure function per syntax, under verl's name for it.
+"""Parses the native tool calls of models: one pure function per syntax, under verl's name for the syntax.
 
-`llama3_json`, `mistral` and `deepseek_v3` are this package's own. Where verl's parser of the same name
-reads calls, these read the same; where it drops a call, these raise a `MalformedActionError` for the policy to see.
+Only this package defines `llama3_json`, `mistral` and `deepseek_v3`. The other functions read the same calls as verl's
+parsers, but raise a `MalformedActionError`, which the policy sees, where verl's parser drops a call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Syntax:
     Raises MalformedActionError for a call that cannot be read.
     """
     stop_tokens: tuple[str, ...] = ()
-    """Special tokens that end a turn, in addition to those of the model's configuration."""
+    """Special tokens that end a turn, in addition to the tokens in the model's configuration."""
 
 
 SYNTAXES = {

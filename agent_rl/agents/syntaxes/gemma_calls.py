@@ -1,7 +1,7 @@
-"""The syntax of Gemma 4: `<|tool_call>call:f{x:1,name:<|"|>text<|"|>}<tool_call|>`, once for each call.
+"""The syntax of Gemma 4: `<|tool_call>call:f{x:1,name:<|"|>text<|"|>}<tool_call|>`, once per call.
 
-A value is text between `<|"|>`, an object in braces, a list in brackets, or a bare number, true, false, null or word:
-JSON with other quotes.
+A value is text between `<|"|>`, an object in braces, a list in brackets, or a bare number, true, false, null or word,
+like JSON with other quotes.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _DEEPSEEK = [
     f"<\uff5ctool\u2581{name}\uff5c>" for name in ("calls\u2581begin", "call\u2581begin", "sep", "call\u2581end")
 ]
 CHANNEL = "<|channel|>"
-"""The token before the name of a message's channel in turns of gpt-oss."""
+"""The token before a channel's name in turns of gpt-oss."""
 
 _HARMONY_END = re.compile(r"<\|(?:end|call|return)\|>")
 _RECIPIENT = re.compile(r"to=functions\.([^\s<]+)")
@@ -124,7 +124,7 @@ def _in_section(text: str, section: str, opening: str, closing: str) -> tuple[st
 
 
 def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """Parse Harmony messages (gpt-oss): a message to `functions.f` is a call; the `final` channel has the answer."""
+    """Parse Harmony messages (gpt-oss): a message to `functions.f` is a call; the `final` channel is the answer."""
     if "<|message|>" not in text:
         if "<|channel|>" in text:
             unreadable("a message has no <|message|>")

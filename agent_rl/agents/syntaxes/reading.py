@@ -1,4 +1,4 @@
-"""Helpers for the syntaxes of tool calls: JSON that can be stored again, and values by the tool's schema."""
+"""Helpers for the syntaxes of tool calls, which read JSON that can be stored again and values of the schema's types."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def read_json(raw: str) -> Any:
     """Parse a JSON value that can be stored as JSON again; raw line breaks in its strings are accepted.
 
     Raises:
-        ValueError: the text is not JSON, is nested too deeply, or has values that JSON cannot have (infinity, a lone
-            surrogate).
+        ValueError: the text is not JSON, is nested too deeply, or contains values that JSON cannot represent (infinity,
+            a lone surrogate).
     """
     try:
         value = json.loads(raw, strict=False)
@@ -50,7 +50,7 @@ def read_call_json(raw: str, what: str = "it") -> Any:
     """Parse a JSON value of a call.
 
     Raises:
-        MalformedActionError: `read_json` rejects it.
+        MalformedActionError: `read_json` rejects the text.
     """
     try:
         return read_json(raw)
@@ -66,7 +66,7 @@ def call_from(value: Any, *arguments_keys: str) -> ToolCall:
         arguments_keys: the accepted keys of the arguments.
 
     Raises:
-        MalformedActionError: the value is not such an object.
+        MalformedActionError: the value does not describe a call.
     """
     name = value.get("name") if isinstance(value, dict) else None
     if not isinstance(name, str) or not name:

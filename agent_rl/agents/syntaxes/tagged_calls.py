@@ -1,7 +1,7 @@
 """Syntaxes with a tag for each argument: qwen3_coder, seed, glm, minimax and deepseek_v4.
 
-Each function takes a turn's text with its special tokens and the tools, and returns the text around the calls, and
-the calls. An argument's text is read according to the tool's schema: "5" is a number only if the schema says number.
+Each function takes a turn's text with its special tokens and the tools, and returns the text around the calls and the
+calls. An argument's text is read according to the tool's schema: "5" is a number only if the schema says number.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class EnvironmentUser(User):
         super().__init__({}, {})
         self._session, self._user = session, user
         if user is not None and session.kind.has("step"):
-            problem = f"{session.kind.name} has step, and the agent has a simulated user: both would answer a message"
+            problem = f"{session.kind.name} has step and the agent has a simulated user, so both would answer a message"
             raise ConfigError("agent_rl.user_sim.user", problem, "Remove step, or choose another agent")
 
     @property
@@ -35,7 +35,7 @@ class EnvironmentUser(User):
         return self._session.done
 
     async def start(self, opening: str) -> Any:
-        """Reset the environment; the message that it returns follows the opening."""
+        """Reset the environment; the message that the environment returns follows the opening."""
         if self._user is not None:
             opening = await self._user.start(opening)
         return await self._session.opened(opening)

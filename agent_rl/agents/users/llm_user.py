@@ -69,7 +69,7 @@ class LLMUser(User):
         self.settings = settings = validated(LLMUserConfig, config)
         goal = row.get("goal")
         if not isinstance(goal, str) or not goal.strip():
-            raise ConfigError(f"{ROW_KEY}.goal", f"expected text, got {goal!r}", "Say in the row what its user wants")
+            raise ConfigError(f"{ROW_KEY}.goal", f"expected text, got {goal!r}", "Write the user's goal into the row")
         text = DEFAULT_INSTRUCTIONS if settings.instructions is None else settings.instructions
         text = text.replace("{stop_word}", settings.stop_word).replace("{goal}", goal)
         self._messages = [{"role": "system", "content": text}, {"role": "user", "content": GREETING}]

@@ -62,7 +62,7 @@ class User(ABC):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Reject a `config` that cannot work by raising ValueError; called once in each process."""
+        """Raise ValueError for a `config` that cannot work; called once per process."""
         return None
 
     async def start(self, opening: str) -> str:
@@ -71,7 +71,7 @@ class User(ABC):
 
     @abstractmethod
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
-        """Answer the agent's message; the trajectory has all events so far, tool calls included."""
+        """Answer the agent's message; the trajectory contains all events so far, including tool calls."""
 
     async def score(self, trajectory: Trajectory) -> float | None:
         """Return the user's verdict on the episode, for `Trajectory.verdict`; None: the reward compares answers."""
@@ -103,14 +103,14 @@ class ScriptedUser(User):
 
 
 async def opened(messages: Sequence[dict[str, Any]], user: User | None) -> list[dict[str, Any]]:
-    """Return the row's messages, with the user's opening as the last one."""
+    """Return the row's messages, with the user's opening as the last message."""
     if user is None:
         return list(messages)
     return [*messages[:-1], {**messages[-1], "content": await user.start(messages[-1]["content"])}]
 
 
 def gives_verdict(cls: type[User], row: Mapping[str, Any]) -> bool:
-    """Whether a row has an environment, a program (`style: environment`), or a user of this class that judges it."""
+    """Whether an environment, a program (`style: environment`) or a user of this class judges the row."""
     if (row.get("reward_model") or {}).get("style") == "environment":
         return True
     return cls.score is not User.score and (row.get("extra_info") or {}).get("user") is not None

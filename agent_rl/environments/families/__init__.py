@@ -1,8 +1,8 @@
 """Environments of other packages, one file per package: `gymnasium:FrozenLake-v1`, `textarena:Blackjack-v0`.
 
 A file `<family>.py` has a function `environment(id)`, which returns a subclass of `Environment` for one of the family's
-environments. It imports the family's package inside of functions, because the package is optional. A family with a
-Python of its own has what `agent_rl.environments.serve` uses instead; its `environment` is optional.
+environments. The file imports the family's package inside functions, because the package is optional. A family with a
+separate Python defines the functions that `agent_rl.environments.serve` uses; its `environment` is optional.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agent_rl.errors import ConfigError
 __all__ = ["SIZES", "family_class", "family_names", "seeded_rows"]
 
 SIZES = {"train": 512, "test": 64}
-"""The number of rows of each split, for environments that generate theirs."""
+"""The number of rows of each split, for environments that generate their rows."""
 
 
 def family_names() -> list[str]:
@@ -32,7 +32,7 @@ def family_class(family: str, identifier: str) -> type[Environment]:
     """Return the class of one of a family's environments.
 
     Raises:
-        ConfigError: the family's package is missing, or has no such environment.
+        ConfigError: the family's package is missing, or contains no such environment.
     """
     try:
         environment = getattr(import_module(f"{__name__}.{family}"), "environment", partial(class_of, family))

@@ -1,8 +1,8 @@
 """The multi-turn tasks of the Berkeley Function Calling Leaderboard: `bfcl:TravelAPI`, `bfcl:TicketAPI+TravelAPI`.
 
-An id names the classes whose functions the tasks use, joined by `+`. The user's next message follows the agent's
-answer to the one before. The package's own checker judges the states and results after each of the user's messages: the
-reward is 1 if it accepts all of them, and else 0. It is not BFCL's score, because the limit on turns is the run's.
+An id names the classes whose functions the tasks use, joined by `+`. The user's next message follows the agent's answer
+to the previous message. The package's own checker judges the states and results after each of the user's messages: the
+reward is 1 if it accepts all of them, and 0 otherwise. It differs from BFCL's score, because the run limits the turns.
 
     python -m agent_rl.environments.install bfcl
 """
@@ -25,7 +25,7 @@ SYSTEM = "Do what the user asks with the tools. When it is done, answer the user
 
 
 def start() -> None:
-    """Import what sessions need."""
+    """Import the modules that sessions need."""
     import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
 
 
@@ -42,7 +42,7 @@ def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
 
 
 class Session:
-    """A trajectory: the calls after each of the user's messages."""
+    """The calls of a trajectory after each of the user's messages."""
 
     text = None
 
@@ -63,14 +63,14 @@ class Session:
         return texts[0], False
 
     def step(self, message: str) -> str | None:
-        """Return the user's next message; None after the last."""
+        """Return the user's next message; None after the last message."""
         if len(self._turns) == len(self._task["question"]):
             return None
         self._turns.append([])
         return "\n".join(each["content"] for each in self._task["question"][len(self._turns) - 1])
 
     def reward(self, answer: str | None) -> float:
-        """Return what BFCL's checker says; as there, an episode that ends before the last message fails."""
+        """Return the result of BFCL's checker; as in BFCL, an episode that ends before the last message fails."""
         from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
 
         truth = self._truth["ground_truth"]
@@ -93,7 +93,7 @@ class Session:
         return calls, "Done."
 
     def close(self, suffix: str = "") -> None:
-        """Forget the instances that BFCL keeps, those of the session or of its judge."""
+        """Forget the instances that BFCL keeps for the session and for its judge."""
         from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 
         for name in [name for name in vars(multi_turn_utils) if name.startswith(self._name + suffix)]:

@@ -1,8 +1,8 @@
 """Environments of Gymnasium with discrete actions, those of minigrid included: `gymnasium:FrozenLake-v1`; or, of a
 file that registers it, `gymnasium:my_worlds.py:MyWorld-v0`.
 
-The tool `act` does one action, by its name where it has one. Its result is the observation as text: Gymnasium's own
-drawing where there is one, and words for cards and for what an agent of minigrid sees. The reward is the sum of the
+The tool `act` performs one action, by its name if the action has a name. The result is the observation as text:
+Gymnasium's drawing if it exists, and words for cards and for the view of a minigrid agent. The reward is the sum of the
 environment's rewards.
 """
 
@@ -39,7 +39,7 @@ _KNOWN = {
     ),
     "Blackjack": ("stick hit", "Get closer to 21 than the dealer, who draws up to 17, and not over it."),
 }
-"""The actions of each kind of world in the order of their numbers, and the task."""
+"""For each kind of world, the actions in the order of their numbers, and the task."""
 
 
 class _World(Environment):
@@ -72,7 +72,7 @@ class _World(Environment):
             return f"Your cards count {seen[0]}{ace}. The dealer's open card counts {seen[1]}."
         if self.world.render_mode is None:
             return f"Observation: {seen}"
-        drawing = re.sub(r"\x1b\[4\dm(.)\x1b\[0m", r"[\1]", self.world.render())  # only one place has a background
+        drawing = re.sub(r"\x1b\[4\dm(.)\x1b\[0m", r"[\1]", self.world.render())  # one place has a background
         drawing = re.sub(r"\x1b\[[\d;]*m", "", drawing).strip("\n")
         if not self.id.startswith("Taxi"):
             return drawing
@@ -98,8 +98,8 @@ def environment(id: str) -> type[Environment]:
         raise ConfigError(f"gymnasium:{id}", f"there is no environment {id!r}", did_you_mean(id, gymnasium.registry))
     try:
         world = _make(id)
-    except Exception as error:  # each package may refuse in its own way; the user reads it
-        remedy = "Install what it needs, or choose another one"
+    except Exception as error:  # every package may raise other errors; the user reads the message
+        remedy = "Install the packages that it needs, or choose another environment"
         raise ConfigError(f"gymnasium:{id}", f"it cannot be made: {one_line(error)}", remedy) from error
     space, own_names = world.action_space, getattr(world.unwrapped, "actions", None)
     if not isinstance(space, gymnasium.spaces.Discrete):
@@ -122,7 +122,7 @@ def environment(id: str) -> type[Environment]:
 
 
 def _make(id: str) -> Any:
-    """Return a world that can draw itself as text, if its kind can."""
+    """Return a world, with a drawing as text if its kind supports it."""
     import gymnasium
 
     world = gymnasium.make(id)
@@ -130,7 +130,7 @@ def _make(id: str) -> Any:
 
 
 def _view(seen: Mapping[str, Any]) -> str:
-    """Describe what an agent of minigrid sees: the objects, and walls straight ahead or at its sides."""
+    """Describe the view of a minigrid agent: the objects, and walls straight ahead or at its sides."""
     from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, STATE_TO_IDX
 
     image, lines = seen["image"].tolist(), [f"Mission: {seen['mission']}."]

@@ -1,9 +1,9 @@
 """Resources servers of NeMo Gym: `nemo_gym:blackjack`, `nemo_gym:example_session_state_mgmt`.
 
-The server runs in this family's process, and each episode speaks to it over loopback with a cookie of its own. Servers
-with `/seed_session` answer calls of their tools and judge in `/verify`; those of the Gymnasium style answer messages in
-`/step`, and the reward is the sum. The rows are the examples of the package. A server that needs a model fails when its
-reward is tried before the run. The process is not a sandbox, although some servers run the policy's code in it.
+The server runs in this family's process, and each episode sends requests to it over loopback with a separate cookie.
+Servers with `/seed_session` answer tool calls and judge in `/verify`; servers of the Gymnasium style answer messages in
+`/step`, and the reward is the sum. The rows are the examples of the package. A server that needs a model fails in the
+trial of the reward before the run. Some servers run the policy's code in the process, although it is no sandbox.
 
     python -m agent_rl.environments.install nemo_gym
 """
@@ -24,11 +24,11 @@ from urllib.error import HTTPError
 from agent_rl.environments.serve import of_split, on_loopback
 
 DEALS = 16
-"""Rows for each example of a server that draws random numbers."""
+"""Number of rows per example of a server that draws random numbers."""
 
 
 class _Seeded(random.Random):
-    """Random numbers of servers that give no seed, which follow from the row."""
+    """Random numbers for servers without a seed, which depend on the row."""
 
     seed_of_row = 0
 
@@ -37,7 +37,7 @@ class _Seeded(random.Random):
 
 
 def start() -> None:
-    """Import what servers need."""
+    """Import the modules that servers need."""
     import_module("nemo_gym.base_resources_server")
     random.Random = _Seeded  # type: ignore[misc]
 
@@ -89,12 +89,12 @@ class Session:
         return text, False
 
     def step(self, message: str) -> str | None:
-        """Return what a server of the Gymnasium style answers; None at the end."""
+        """Return the answer of a server of the Gymnasium style; None at the end of the episode."""
         result = self._act(_message(message))
         return None if result["terminated"] or result["truncated"] else result["observation"] or ""
 
     def reward(self, answer: str | None) -> float:
-        """Return the sum of the steps' rewards, or what `/verify` says of the calls and the answer."""
+        """Return the sum of the steps' rewards, or the result of `/verify` for the calls and the answer."""
         if self._is_gymnasium:
             return self._total
         output = [*self._output, *([] if answer is None else [_message(answer)])]
@@ -148,13 +148,13 @@ def _examples(identifier: str) -> list[dict[str, Any]]:
 
 @cache
 def _server(identifier: str) -> tuple[str, bool]:
-    """Start a server; return its address, and whether it is one of the Gymnasium style."""
+    """Start a server; return its address, and whether the server is of the Gymnasium style."""
     from nemo_gym.server_utils import BaseServerConfig, ServerClient
     from omegaconf import DictConfig, OmegaConf
     from pydantic import ValidationError
 
     folder = _folder(identifier)
-    sys.path.insert(0, str(folder))  # where NeMo Gym runs it
+    sys.path.insert(0, str(folder))  # NeMo Gym also runs the server in this folder
     try:
         module = import_module(f"resources_servers.{identifier}.app")
     except ImportError as error:

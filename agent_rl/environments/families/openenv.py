@@ -1,8 +1,8 @@
-"""OpenEnv environments: `openenv:FOLDER` that `openenv init` has written, `openenv:http://127.0.0.1:8000` that runs.
+"""OpenEnv environments: a folder of `openenv init` (`openenv:FOLDER`), or a running `openenv:http://127.0.0.1:8000`.
 
-A folder is served in this family's process, and the sessions speak to it over loopback. The policy acts with the tools
-of an MCP environment, or with the tool `act`, whose arguments are the environment's action. The reward of an episode is
-the sum of the rewards of its steps.
+A folder is served in this family's process, and the sessions send requests to it over loopback. The policy acts with
+the tools of an MCP environment, or with the tool `act`, whose arguments are the environment's action. The reward of an
+episode is the sum of the rewards of its steps.
 
     python -m agent_rl.environments.install openenv
 """
@@ -22,7 +22,7 @@ from agent_rl.environments.serve import CallError, on_loopback
 ROWS = {"train": range(256), "test": range(1_000_000, 1_000_032)}
 """The seeds of the episodes."""
 SESSIONS = 1024
-"""Concurrent sessions of a served folder whose environment supports concurrent sessions."""
+"""Number of concurrent sessions of a served folder whose environment supports concurrent sessions."""
 
 
 def environment(identifier: str) -> Any:
@@ -34,13 +34,13 @@ def environment(identifier: str) -> Any:
 
 
 def start() -> None:
-    """Import what sessions need."""
+    """Import the modules that sessions need."""
     import_module("uvicorn")
     import_module("openenv.core.generic_client")
 
 
 def describe(identifier: str) -> dict[str, Any]:
-    """Return the tools: those of MCP, or `act` with the schema of the action."""
+    """Return the tools: the tools of MCP, or `act` with the schema of the action."""
     address = _address(identifier)
     about, action = (json.load(urllib.request.urlopen(f"{address}/{path}")) for path in ("metadata", "schema"))
     tools = _mcp_tools(address)
@@ -59,7 +59,7 @@ def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
 
 
 class Session:
-    """An episode, in a session of the server."""
+    """An episode in a session of the server."""
 
     def __init__(self, identifier: str, row: dict[str, Any]) -> None:
         from openenv.core.generic_client import GenericEnvClient

@@ -1,6 +1,6 @@
 """Problems of a generator of reasoning-gym: `reasoning_gym:chain_sum`.
 
-The episode has one turn, and the reward is that of the generator's verifier, which runs in the sandbox.
+The episode has one turn, and the generator's verifier, which runs in the sandbox, determines the reward.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Environments of skyrl-gym whose problems can be generated: `skyrl_gym:gsm8k_multi_turn`.
 
-The problems are those of reasoning-gym's generator `gsm_symbolic`, in the form of SkyRL's rows. A subclass takes rows
+The problems come from reasoning-gym's generator `gsm_symbolic`, in the form of SkyRL's rows. A subclass can read rows
 of SkyRL from a file:
 
     class GSM8K(environment("gsm8k")):
         data = "gsm8k/train.parquet"
 
-The reward is the sum of the environment's rewards, one for each message of the agent.
+The reward is the sum of the environment's rewards for the messages of the agent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FORMS = {
     "gsm8k_multi_turn": 'Let\'s think step by step and output the final answer after "####".',
     "aime": "The last line of your response should be of the form Answer: $Answer.",
 }
-"""How each environment reads an answer, in the words of SkyRL's data sets."""
+"""The form in which each environment reads an answer, in the words of SkyRL's data sets."""
 
 
 class _SkyRL(Environment):

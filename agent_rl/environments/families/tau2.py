@@ -33,7 +33,7 @@ TALK = "What you write without a call is a message to the user, who answers it."
 
 
 def start() -> None:
-    """Import what sessions need, without a look at the network, and let databases be parsed once."""
+    """Import the modules that sessions need without network access, and parse each database only once."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import_module("loguru").logger.remove()
     import_module("tau2.evaluator.evaluator")
@@ -58,7 +58,7 @@ def describe(identifier: str) -> dict[str, Any]:
 
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the ticket or the scenario of each task, and the task's name; the split is tau2's own if it has one."""
+    """Return the ticket or the scenario of each task, and the task's name; the split is tau2's, if defined."""
     domain, has_user = _parsed(identifier)
     tasks, splits = _tasks(domain), _splits(domain)
     chosen = [name for name in tasks if name in splits.get(split, ())] or of_split(tasks, split)
@@ -92,7 +92,7 @@ class Session:
         return result.content, False
 
     def reward(self, answer: str | None) -> float:
-        """Return what tau2's evaluator says; an episode without an answer was cut off."""
+        """Return the result of tau2's evaluator; an episode without an answer was cut off."""
         from tau2.data_model.message import AssistantMessage
         from tau2.data_model.simulation import SimulationRun, TerminationReason
         from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation
@@ -100,7 +100,7 @@ class Session:
         for assertion in self._task.evaluation_criteria.env_assertions or []:
             try:
                 self._domain.run_env_assertion(assertion, raise_assertion_error=False)
-            except ValueError:  # about a task that the agent has not made; tau2's evaluator raises it too
+            except ValueError:  # the agent has not created the task; tau2's evaluator raises the same error
                 return 0.0
         messages = [*self._messages, *([] if answer is None else [AssistantMessage(role="assistant", content=answer)])]
         reason = TerminationReason.MAX_STEPS if answer is None else TerminationReason.AGENT_STOP
@@ -110,7 +110,7 @@ class Session:
         return float(info.reward)
 
     def solution(self) -> tuple[list[tuple[str, dict[str, Any]]], str]:
-        """Return the expected actions, and an answer with what must be communicated."""
+        """Return the expected actions, and an answer with the required information."""
         criteria = self._task.evaluation_criteria
         calls = [(action.name, action.arguments) for action in criteria.actions or []]
         return calls, ", ".join(criteria.communicate_info or ["Done."])

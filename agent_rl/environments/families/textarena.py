@@ -1,10 +1,10 @@
 """Games of TextArena for one player: `textarena:GuessTheNumber-v0`.
 
-Each message of the agent is a move, and what the game says next is the answer. The reward is the game's own, which it
-gives at its end; without an end it is 0. A move against the rules is handled by the game: most allow one in a row.
+Each message of the agent is a move, and the next text of the game is the answer. The game sets the reward at its end;
+without an end, the reward is 0. The game handles a move against the rules: most games allow one such move in a row.
 
-TextArena's games draw from the global module `random` in every move. Here each trajectory draws from its own numbers,
-so that a game depends on its row and its moves alone.
+TextArena's games draw from the global module `random` in every move. Here each trajectory draws from separate numbers,
+so that a game depends only on its row and its moves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_rl.errors import ConfigError, did_you_mean
 
 
 class _Numbers(threading.local):
-    """The module `random` of all games: the numbers of the trajectory that this thread plays, else the global ones."""
+    """The module `random` of all games: numbers of the trajectory on this thread, or else the global numbers."""
 
     Random = random.Random
     source: Any = random
@@ -56,7 +56,7 @@ class _Game(Environment):
         return float((rewards or {}).get(0, 0.0))
 
     def _news(self) -> str:
-        """Return what the game has said since the last move; TextArena's wrappers would repeat the whole game."""
+        """Return the game's texts since the last move; TextArena's wrappers would repeat the whole game."""
         messages = self.game.state.get_current_player_observation()
         return "\n".join(text.strip() for _, text, kind in messages if kind.name != "PLAYER_ACTION")
 
@@ -83,7 +83,7 @@ def environment(id: str) -> type[Environment]:
     _NUMBERS.source = random.Random(0)
     try:
         state = type(_new_game(id, 0).state).__name__
-    except Exception as error:  # an author of a game may raise anything; the user reads it
+    except Exception as error:  # a game may raise any error; the user reads the message
         text = " ".join(str(error).split()).strip("* ")[:150]
         raise ConfigError(f"textarena:{id}", f"one player cannot begin the game: {text}", remedy) from error
     finally:
@@ -95,7 +95,7 @@ def environment(id: str) -> type[Environment]:
 
 
 def _new_game(id: str, seed: int) -> Any:
-    """Return a game that has begun."""
+    """Start a game and return it."""
     import textarena
 
     game = textarena.make(id)

@@ -1,1 +1,1 @@
-"""Experiments with a recipe on a generated world: its cold start, runs with several seeds and values, and receipts."""
+"""Experiments with a recipe on a generated world: the cold start, runs with several seeds and values, and receipts."""

@@ -1,8 +1,8 @@
-"""A recipe's cold start on a generated world: rows, a small model, and supervised training on worked episodes.
+"""Makes a recipe's cold start on a generated world: rows, a small model, and supervised training on worked episodes.
 
-The recipe's own agent runs the episodes with its tools (`agent_rl.evaluation.runner`), so the format, the
-observations, the tokens and the mask are those of training. The episodes teach a mix of good and bad habits; the
-model then chooses among them at random, and reinforcement learning finds out which one pays.
+The recipe's own agent runs the episodes with its tools (`agent_rl.evaluation.runner`), so the format, the observations,
+the tokens and the mask are the same as in training. The episodes teach a mix of good and bad habits; the model then
+chooses a habit at random, and reinforcement learning finds the best habit.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from agent_rl.work.progress import progress
 EPISODES = "episodes"
 """Name of the split whose rows become worked episodes."""
 SAMPLE = 300
-"""Number of episodes on whose text the tokenizer is trained."""
+"""Number of episodes whose text trains the tokenizer."""
 SHORT, TOKENS_PER_GPU = 1024, 8192
 """Minimum limits for the SFT trainer, which are its defaults: tokens per episode, and per forward pass on a GPU."""
 MICRO = 16
 """Maximum number of episodes per forward pass on a CPU."""
 MADE = "made.json"
-"""File next to the model that records the settings and rows with which it was made."""
+"""File next to the model that records the settings and rows from which the model was made."""
 
 
 class ColdStart:
@@ -58,7 +58,7 @@ class ColdStart:
         overrides: hydra overrides.
 
     Raises:
-        ConfigError: the recipe does not compose, has no cold start on this platform, or its expert is bad.
+        ConfigError: the recipe does not compose, has no cold start on this platform, or its expert does not succeed.
     """
 
     def __init__(self, recipe: str, overrides: Sequence[str] = ()) -> None:
@@ -84,11 +84,11 @@ class ColdStart:
     def make(self) -> bool:
         """Make the rows and the model unless they exist for these settings and rows; return whether anything was made.
 
-        Trained stages are kept: after an interruption, the next call continues with the stage after them.
+        Trained stages are kept; after an interruption, the next call continues with the next stage.
 
         Raises:
-            ConfigError: the devices cannot share a batch, or there are too few episodes for one.
-            KeyboardInterrupt: the user interrupted; the message says how many stages are kept.
+            ConfigError: the devices cannot share a batch, or there are too few episodes for a batch.
+            KeyboardInterrupt: the user interrupted; the message contains the number of kept stages.
         """
         request = {
             "settings": self.settings.model_dump(mode="json", exclude_none=True), "rows_sha256": self.rows_digest()
@@ -123,7 +123,7 @@ class ColdStart:
         )
 
     def has_rows(self) -> bool:
-        """Whether the rows are available: generated rows always are, those of a data set if its files exist."""
+        """Whether the rows are available: generated rows always, rows of a data set if its files exist."""
         return self.settings.rows is None or all(Path(file).expanduser().is_file() for file in self._files.values())
 
     def rows_digest(self) -> str:
@@ -161,7 +161,7 @@ class ColdStart:
                 if len(rows) < counts[split]:
                     problem = f"the world has only {len(rows)} of {counts[split]} rows for {split}"
                     raise ConfigError("agent_rl.cold_start", problem, "Lower the number of rows")
-        if self._agent == "gateway_agent":  # worked episodes need no program: tool_call_agent has the same tokens
+        if self._agent == "gateway_agent":  # worked episodes run no program, and tool_call_agent has the same tokens
             for split, rows in splits.items():
                 for row in rows:
                     row["agent_name"] = "tool_call_agent" if split == EPISODES else self._agent
@@ -190,7 +190,7 @@ class ColdStart:
             return asyncio.run(run_scripts(evaluation, chat, scripts, advance))
 
     def _load_record(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record of a model made for this request, or delete it; it has `model_sha256` after all stages."""
+        """Return the record of a model for this request, or delete it; it contains `model_sha256` after all stages."""
         file = self.folder / MADE
         record: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
         if record.items() >= request.items() and (self._stage(len(record["losses"])) / "config.json").is_file():
@@ -208,7 +208,7 @@ class ColdStart:
         return self.model if number == len(self.settings.stages) else self.folder / f"stage_{number}"
 
     def _check_batch(self) -> None:
-        """Reject a batch that the devices cannot share: the trainer would drop episodes, or fail."""
+        """Reject a batch that the devices cannot share, because the trainer would drop episodes or fail."""
         batch, micro = self.settings.batch, self.settings.micro_batch
         if batch % self._devices:
             problem = f"{self._devices} devices (trainer.n_gpus_per_node) cannot share {batch} episodes"
@@ -229,7 +229,7 @@ class ColdStart:
         if self.settings.base is not None:
             base = Path(self.settings.base).expanduser()
             if not (base / "config.json").is_file():
-                remedy = "Make it as the recipe's README says, or choose another folder"
+                remedy = "Make it as the recipe's README describes, or choose another folder"
                 raise ConfigError("agent_rl.cold_start.base", f"there is no model in {base}", remedy)
             return base
         folder, shape = self.folder / "stage_0", self.settings.model

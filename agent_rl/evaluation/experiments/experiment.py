@@ -63,9 +63,9 @@ class Experiment:
         self._words = list(words)
         self._hashes = hashes(recipe, self._fixed)
         self._digest = "".join(value[:6] for value in self._hashes.values())
-        """Digest of the recipe and rows: runs with another configuration go to another folder."""
+        """Digest of the recipe and the rows, so that runs with another configuration go to another folder."""
         self.failed: dict[str, str] = {}
-        """Error messages of failed runs, by name."""
+        """Error messages of failed runs, by the name of the run."""
 
     def run(self, results: Path) -> dict[str, Any]:
         """Execute the runs that are not finished yet, and write the receipt and the curve.
@@ -99,7 +99,7 @@ class Experiment:
             "command": shlex.join(["agent-rl", "experiment", target, "--seeds", str(len(self.seeds)), *self._words]),
             **({"overrides": self._fixed} if self._fixed else {}),
             "hashes": self._hashes,
-            "cold_start_model_sha256": weights_digest(start.model),  # differs between types of CPUs
+            "cold_start_model_sha256": weights_digest(start.model),  # the value differs between types of CPUs
             "versions": json.loads(records[0].read_text())["versions"] if records else {},
             "machine": machine(start.model),
             "held_out_rows": start.settings.held_out,
@@ -148,10 +148,10 @@ def comparison(receipt: dict[str, Any]) -> Table:
 
 
 def _values(word: str) -> list[str]:
-    """Return one word for each value of a sweep; the word itself if it is not a sweep."""
+    """Return one word for each value of a sweep, or the word itself if it is not a sweep."""
     try:
         override = OverridesParser.create().parse_override(word)
-    except HydraException:  # composing the recipe reports the problem
+    except HydraException:  # the composition of the recipe reports the problem
         return [word]
     if not override.is_sweep_override():
         return [word]

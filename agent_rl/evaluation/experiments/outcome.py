@@ -22,14 +22,14 @@ from agent_rl.trajectory.symptoms import series
 from agent_rl.trajectory.viewer.report import read_run
 
 Judgement = dict[str, float]
-"""How well a model's scores agree with the true scores, measured as by `agent-rl rm eval`.
+"""The agreement of a model's scores with the true scores, measured as in `agent-rl rm eval`.
 
-`spearman` is the rank correlation over the verdicts that can be read, 0 if it is undefined; `unparsable` the share of
-the others.
+`spearman` is the rank correlation over the verdicts that can be read, 0 if it is undefined; `unparsable` is the share
+of the other verdicts.
 """
 _Solved = Mapping[Any, Sequence[float]]
 _Samples = list[tuple[float, Judged | None]]
-"""Success of each sample, 0 or 1, and its verdict if the sample judges an answer."""
+"""Success of each sample, 0 or 1, and the sample's verdict if it judges an answer."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class RunOutcome:
     """The success of one run.
 
     Attributes:
-        before, after: success on the held-out rows, with Wilson's interval.
-        gain: increase on the same rows, with its interval.
+        before, after: success on the held-out rows, with Wilson's confidence interval.
+        gain: the increase of the success on the same rows, with its confidence interval.
         curve: (step, success on the training rows).
         seconds: total time of all training steps.
         probs_diff: greatest mean difference between the engine's and the trainer's probabilities in a step.
@@ -67,7 +67,7 @@ def read_outcome(folder: Path) -> RunOutcome:
     """Return the outcome of the run in a folder.
 
     Raises:
-        ConfigError: the run was not evaluated before and after training, or not on the same rows.
+        ConfigError: the run was not evaluated both before and after training on the same rows.
     """
     run = read_run(str(folder))
     tested: dict[int, dict[str, dict[str, _Samples]]] = {}  # by step, row and evaluation
@@ -83,7 +83,7 @@ def read_outcome(folder: Path) -> RunOutcome:
             groups = tested.setdefault(step, {}).setdefault(_row(trajectory), {})
             sample = solved(trajectory), _read_verdict(trajectory)
             groups.setdefault(trajectory.id.rpartition("_")[0], []).append(sample)
-        else:  # a killed run repeats a step that it had started: the last samples are those it trained on
+        else:  # a killed run repeats a step that it had started, and trains on the last samples
             trained.setdefault(step, deque(maxlen=size)).append(solved(trajectory))
     if len(tested) < 2:
         raise ConfigError(str(folder), "the run was evaluated only once", "Set trainer.val_before_train=true")
@@ -103,12 +103,12 @@ def read_outcome(folder: Path) -> RunOutcome:
 
 
 def solved(trajectory: Trajectory) -> float:
-    """Return 1 if a trajectory counts as right, as in `agent-rl eval`; 0 if it does not or has no score."""
+    """Return 1 if a trajectory counts as right in `agent-rl eval`, and 0 if it counts as wrong or has no score."""
     return float(trajectory.score is not None and trajectory.score.components.get("correctness", 0.0) >= SOLVED)
 
 
 def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
-    """Return how well trajectories that score an answer agree with the ground truth; None if there are none."""
+    """Return the agreement of trajectories that score an answer with the ground truth; None without trajectories."""
     return _agreement(map(_read_verdict, trajectories))
 
 
@@ -120,7 +120,7 @@ def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estima
         after: 0 or 1 for each sample after training, by row.
 
     Raises:
-        ConfigError: the two have different rows.
+        ConfigError: `before` and `after` have different rows.
     """
     if before.keys() != after.keys():
         missing = len(before.keys() ^ after.keys())

@@ -1,8 +1,8 @@
-"""The receipt of an experiment: what was run, on which machine, and with what results; only the experiment writes it.
+"""The receipt of an experiment, which records the command, the machine and the results; only the experiment writes it.
 
-`results/receipt.json` has the command, versions and machine, hashes of the configuration, reward and rows, and the
-success on held-out rows of the world's policies and of every variant and seed before and after training.
-`curve.csv` and `curve.png` next to the receipt contain the training success by step.
+`results/receipt.json` contains the command, versions and machine, hashes of the configuration, reward and rows, and the
+success on held-out rows of the world's policies and of every variant and seed before and after training. `curve.csv`
+and `curve.png` next to the receipt contain the training success by step.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def verdicts(
     judgements: Mapping[str, Judgement] | None = None,
     baselines: Sequence[str] = ("no_tool",),
 ) -> dict[str, bool]:
-    """Return the criteria for a CPU version, and whether every seed meets them; if there are no seeds, none is met.
+    """Return the criteria for a CPU version, and whether every seed meets them; without seeds, no criterion is met.
 
     Args:
         outcomes: outcomes of the seeds.
@@ -74,8 +74,8 @@ def verdicts(
 def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
     """Return hashes of the composed configuration with its tool file and program, of the reward, and of the rows.
 
-    The reward is hashed with its defaults, so a changed default changes the hash.
-    The rows of a data set are omitted if its files are missing.
+    The reward is hashed with its defaults, so a changed default changes the hash. If a data set's files are missing,
+    its rows are omitted.
     """
     start = ColdStart(recipe, overrides)
     tools = Path(str(start.config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
@@ -92,7 +92,7 @@ def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
 
 
 def effective(value: Any) -> Any:
-    """Return settings without values that are null, 0 or empty, so a new key that is off by default changes nothing."""
+    """Return settings without values that are null, 0 or empty, so a new key that is off by default has no effect."""
     if not isinstance(value, dict):
         return value
     return {key: rest for key, item in value.items() if (rest := effective(item))}
@@ -125,7 +125,7 @@ def check(recipe: Path) -> list[str]:
         target = str(recipe) if (recipe / "config.yaml").is_file() else shlex.split(receipt["command"])[2]
         known, now = receipt["hashes"], hashes(target, receipt.get("overrides", ()))
         remedy = f"run VERL_PLATFORM=cpu {receipt['command']} again"
-        problems += [f"{file}: the {name} has changed since: {remedy}" for name in now if known.get(name) != now[name]]
+        problems += [f"{file}: the {name} has changed; {remedy}" for name in now if known.get(name) != now[name]]
     return problems
 
 

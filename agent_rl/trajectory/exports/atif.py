@@ -1,7 +1,7 @@
 """Converts trajectories to and from the Agent Trajectory Interchange Format, ATIF-v1.7 (Harbor's RFC 0001).
 
 Each turn becomes a step of the agent: the sampled text as `message` (its thought as `reasoning_content`), the calls,
-and the results. `extra` has the whole trajectory, so export and import are lossless. Image files are not copied.
+and the results. `extra` contains the whole trajectory, so export and import are lossless. Image files are not copied.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def to_atif(trajectory: Trajectory, model: str | None = None) -> dict[str, Any]:
 
 
 def from_atif(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert an ATIF document of any version to JSON data of a `Trajectory`; only agent_rl's own have all keys."""
+    """Convert any version of an ATIF document to JSON data of a `Trajectory`; only agent_rl's files have all keys."""
     extra = document.get("extra") or {}
     if "turns" in (extra.get(_KEY) or {}):
         own: dict[str, Any] = extra[_KEY]
@@ -85,7 +85,7 @@ def from_atif(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _step(turn: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Convert a turn to a step; ids of calls are replaced if they are not unique within it."""
+    """Convert a turn to a step; ids of calls are replaced if they are not unique within the turn."""
     text, step = turn["text"], dict[str, Any]()
     if text.startswith(_OPEN) and _CLOSE in text:
         step["reasoning_content"], _, text = text.removeprefix(_OPEN).partition(_CLOSE)

@@ -15,7 +15,7 @@ from agent_rl.errors import ConfigError
 
 MAGIC = b"GGUF"
 SPECIAL = {"bos": "bos_token", "eos": "eos_token", "padding": "pad_token", "unknown": "unk_token"}
-"""Names of the special tokens in the file, and in transformers."""
+"""Names of the special tokens in the file and in transformers."""
 TEMPLATE = "tokenizer.chat_template"
 LICENSE = "general.license"
 
@@ -59,7 +59,7 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
     for name, number in ids.items():
         setattr(model.config, name, number)
         setattr(model.generation_config, name, number)
-    tokenizer.clean_up_tokenization_spaces = False  # True would remove spaces before punctuation
+    tokenizer.clean_up_tokenization_spaces = False  # the value True would remove spaces before punctuation
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
@@ -69,7 +69,7 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the file's relevant fields, and the facts about it."""
+    """Read the relevant fields of the file, and the facts about the file."""
     try:
         import gguf
     except ImportError as error:

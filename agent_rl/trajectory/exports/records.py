@@ -32,8 +32,8 @@ def select(
         path: the trace.
         split: the split of the row; None: any split.
         step: the training step; None: any step.
-        min_reward: minimum reward, which excludes trajectories without a score; None: any.
-        limit: maximum number of trajectories; None: all.
+        min_reward: minimum reward, which excludes trajectories without a score; None: any reward.
+        limit: maximum number of trajectories; None: all trajectories.
 
     Raises:
         ConfigError: the file is not a trace; the error names the line.
@@ -84,13 +84,13 @@ def flat_record(trajectory: Trajectory, trained: Sequence[trace.TrainedRow] = ()
 
 
 def write_jsonl(path: Path, records: Iterable[dict[str, Any]]) -> int:
-    """Write the records as lines of JSON; return their number."""
+    """Write the records as lines of JSON; return the number of records."""
     with open(path, "w", encoding="utf-8") as file:
         return sum(bool(file.write(json.dumps(record) + "\n")) for record in records)
 
 
 def write_csv(path: Path, records: Iterable[dict[str, Any]]) -> int:
-    """Write the records as CSV, with the columns of all records; return their number.
+    """Write the records as CSV, with the columns of all records; return the number of records.
 
     Text that a spreadsheet would evaluate as a formula is prefixed with an apostrophe.
     """

@@ -25,13 +25,13 @@ CUT = (StopReason.MAX_TOKENS, StopReason.ENGINE_ERROR, StopReason.ERROR)
 
 @dataclass
 class SftChoice:
-    """Selects trajectories for fine-tuning, and counts the dropped ones.
+    """Selects trajectories for fine-tuning, and counts the dropped trajectories.
 
     Attributes:
         min_reward: minimum reward; None: any score.
         split: the split of the row; None: any split.
         trained: ids of the trajectories that were trained on; trajectories without a split are selected only if listed.
-        per_prompt: maximum number of trajectories per prompt in the whole trace, the best ones; None: no limit.
+        per_prompt: maximum number of best trajectories per prompt in the whole trace; None: no limit.
         left_out: number of dropped trajectories by reason.
     """
 
@@ -48,7 +48,7 @@ class SftChoice:
         candidates = list(trajectories)
         selected: set[int] = set()
         best_first = sorted(candidates, key=lambda each: 0.0 if each.score is None else -each.score.total)
-        for trajectory in best_first:  # the sort is stable: equal rewards keep their order
+        for trajectory in best_first:  # the stable sort keeps the order of equal rewards
             prompt = json.dumps([[message.role, message.content] for message in trajectory.prompt])
             conversation = json.dumps([prompt, [turn.text for turn in trajectory.turns]])
             reason = self._refusal(trajectory)
@@ -65,7 +65,7 @@ class SftChoice:
         return [trajectory for trajectory in candidates if id(trajectory) in selected]
 
     def _refusal(self, trajectory: Trajectory) -> str | None:
-        """Return why a trajectory is dropped regardless of the others, or None."""
+        """Return the reason why a trajectory is dropped, independent of other trajectories, or None."""
         split = split_of(trajectory)
         if self.split is not None and (trajectory.id not in self.trained if split is None else split != self.split):
             return f"not in the split {self.split}"
@@ -85,7 +85,7 @@ def sft_rows(
     Args:
         trajectories: the trajectories of a trace.
         tokens_of: returns the tokens of a trajectory by its id, or None.
-        choice: selects the trajectories; its `left_out` also counts those dropped here.
+        choice: selects the trajectories; its `left_out` also counts trajectories that this function drops.
 
     Raises:
         ConfigError: none of the selected trajectories has tokens.
@@ -113,7 +113,7 @@ def sft_rows(
             ]
     if selected and not any_tokens:
         remedy = "Run with agent_rl.trace.tokens=true, as every recipe does"
-        raise ConfigError("sft", "the trace has no tokens to make the rows from", remedy)
+        raise ConfigError("sft", "the trace contains no tokens, from which the rows are made", remedy)
 
 
 def write_sft(path: Path, trajectories: Iterable[list[dict[str, Any]]]) -> int:

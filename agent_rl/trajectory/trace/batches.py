@@ -1,8 +1,8 @@
 """Reads and writes `trace.batches.jsonl` next to a trace: the rows of each training batch, with their advantages.
 
-A line is `{"step": ..., "update": ..., "rows": ...}`, where the rows are JSON, compressed by zlib, in base64: the
-names of the training sequences, and their advantages. The advantage of a sequence is a number, or, if its tokens
-have different advantages, all of them packed by `agent_rl.trajectory.trace.tokens.pack`.
+A line is `{"step": ..., "update": ..., "rows": ...}`, where the rows are the names of the training sequences and their
+advantages, as JSON, compressed by zlib, in base64. The advantage of a sequence is a number; if its tokens have
+different advantages, `agent_rl.trajectory.trace.tokens.pack` packs all advantages.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
 def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
     """Yield the stored batches of a trace in the order of training, except incomplete lines.
 
-    A run that resumes from a checkpoint repeats the steps after it: if a batch occurs again, the last one counts.
+    A run that resumes from a checkpoint repeats the steps after it; of a repeated batch, the last occurrence counts.
     """
     for part in filter(Path.exists, parts(sibling(trace, "batches"))):
         for _, line in whole_lines(part, 0):
             try:
                 record = json.loads(line)
-            except ValueError:  # torn by a killed run
+            except ValueError:  # a killed run left the line incomplete
                 continue
             rows = json.loads(zlib.decompress(base64.b64decode(record["rows"])))
             advantages = [unpack(item) if isinstance(item, str) else item for item in rows["advantages"]]
@@ -91,6 +91,6 @@ def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None =
 
 
 def mean_advantage(rows: Iterable[TrainedRow]) -> float | None:
-    """Return the mean advantage of a trajectory over its training sequences and their tokens; None without any."""
+    """Return a trajectory's mean advantage over its training sequences and their tokens; None without sequences."""
     values = [row.advantage for row in rows if row.advantage != []]
     return fmean(fmean(value) if isinstance(value, list) else value for value in values) if values else None

@@ -2,7 +2,7 @@
 
 Each trajectory is one line, written with a single write to a file that is open for appending, under an advisory lock.
 On a file system without locks, each node has its own lock, and the file system must keep appends of several nodes
-intact: Lustre does, NFS mounted with `nolock` does not.
+intact. Lustre keeps them intact; NFS mounted with `nolock` does not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def append(
 ) -> None:
     """Append one trajectory as one line; create parent folders.
 
-    The tokens of `info["tokens"]` go to the file next to the trace, images to its folder.
+    The tokens of `info["tokens"]` go to the file next to the trace, and images go to the trace's image folder.
 
     Args:
         path: the trace.
@@ -54,11 +54,11 @@ def append(
 def read(
     path: str | os.PathLike[str], *, torn: Literal["raise", "skip"] = "raise", tokens: bool = False
 ) -> Iterator[Trajectory]:
-    """Read a trace's trajectories in the order they were written in, through all its parts.
+    """Read the trajectories of a trace from all its parts, in the order in which they were written.
 
     Args:
         path: the trace.
-        torn: whether an incomplete line, which a killed run may leave, is an error or skipped.
+        torn: whether to skip an incomplete line, which a killed run may leave, or to raise an error.
         tokens: whether to fill `info["tokens"]` from the file next to the trace, with `TokenReader`.
 
     Raises:
@@ -80,14 +80,14 @@ def read(
 
 
 def trace_of(place: str | os.PathLike[str]) -> Path:
-    """Return the trace in the folder of a run or an evaluation, or the file itself.
+    """Return the trace in the folder of a run or an evaluation, or the path itself if it is a file.
 
     Raises:
-        ConfigError: the folder has no trace.
+        ConfigError: the folder contains no trace.
     """
     path = Path(place).expanduser()
     for candidate in [path / name for name in NAMES] if path.is_dir() else [path]:
         if candidate.is_file():
             return candidate
-    problem = f"the folder has no {' or '.join(NAMES)}" if path.is_dir() else "there is no such file or folder"
+    problem = f"the folder contains no {' or '.join(NAMES)}" if path.is_dir() else "there is no such file or folder"
     raise ConfigError(str(place), problem, "Pass the folder of a run or an evaluation, or a trace")

@@ -1,4 +1,4 @@
-"""Trajectories' images, in the `trace.images` folder next to a trace: PNG files, named by content hash.
+"""Stores the images of trajectories in the `trace.images` folder next to a trace, as PNG files named by content hash.
 
 In the JSON of a trajectory an image is the name of its file. An image shared by many trajectories (the prompt of a
 group, the rows of every epoch) is stored once. Files are written atomically, by renaming, so a killed run leaves no
@@ -30,7 +30,7 @@ _WRITES = 64
 """Number of images that a process writes before it measures the size of the folder again."""
 
 _sizes: dict[Path, tuple[int, int]] = {}
-"""For each folder, its last measured size plus the bytes written since, and the number of images written since."""
+"""For each folder: its size (last measurement plus later writes), and the number of images since that measurement."""
 
 
 def image_folder(trace: str | os.PathLike[str]) -> Path:
@@ -44,7 +44,7 @@ def find_image(folder: Path, name: str) -> Path | None:
     try:
         file, folder = (folder / name).resolve(), folder.resolve()
         return file if file.is_relative_to(folder) and file.is_file() else None
-    except (OSError, ValueError, RuntimeError):  # not a valid name, or a loop of links
+    except (OSError, ValueError, RuntimeError):  # the name is invalid, or a loop of links
         return None
 
 
@@ -100,8 +100,8 @@ def _holders(trajectory: Trajectory) -> Iterator[Message | ToolResult]:
 def _stored(folder: Path, image: Image, most_bytes: int | None) -> str | None:
     """Store an image and return its name, or None if it cannot be read."""
     try:
-        pixels = image.tobytes()  # reads the file of an image that was only opened
-    except (OSError, ValueError, SyntaxError):  # raised by Pillow for a broken file
+        pixels = image.tobytes()  # reads the pixels of an image that was only opened
+    except (OSError, ValueError, SyntaxError):  # Pillow raises these errors for a broken file
         return None
     about = f"{image.mode} {image.size}".encode()
     file = folder / f"{hashlib.blake2b(about + pixels, digest_size=16).hexdigest()}.png"
@@ -128,7 +128,7 @@ def _small(image: Image) -> Image:
 
 
 def _has_room(folder: Path, most_bytes: int | None) -> bool:
-    """Whether the folder is below its limit; it is measured regularly, because other processes write to it too."""
+    """Whether the folder is below its limit; it is measured regularly, because other processes also write to it."""
     size, count = _sizes.get(folder, (0, _WRITES))
     if count >= _WRITES:
         size = sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0

@@ -10,7 +10,7 @@ _ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
 def segments(text: str, first: str = "user") -> list[tuple[str, str]]:
     """Return the role and text of each message; `first` is the role of the text before the first role line.
 
-    verl decodes a conversation without its special tokens, so a message starts with a line that has only its role.
+    verl decodes a conversation without its special tokens, so a message starts with a line that contains only its role.
     """
     parts = _ROLE.split(text)
     messages = [(first, parts[0])] if parts[0] else []

@@ -30,13 +30,13 @@ class TraceTables(NamedTuple):
     Attributes:
         trajectories: in the order of the trace: `id`, `group` (the id without the number of the sample), `step`,
             `split` and `index` of the row, `data_source`, `agent`, `stop_reason`, `error`, `answer`, `ground_truth`,
-            `reward`, `advantage` (the mean of its advantages in training; missing if it was not trained on), the
-            numbers of `turns` and `calls`, `prompt_tokens`, `response_tokens`, `seconds`, `ended` (Unix time), and
+            `reward`, `advantage` (the mean advantage in training; missing for a trajectory that was not trained on),
+            the numbers of `turns` and `calls`, `prompt_tokens`, `response_tokens`, `seconds`, `ended` (Unix time), and
             `reward.<name>` for each component.
         turns: `id`, `turn` (from 0), `text`, `observation`, `malformed` (the problem with its format), the number of
             sampled `tokens`, the number of `calls`, `generation_seconds`, `tool_seconds`.
         calls: `id`, `turn`, `call` (from 0 in its turn), `tool`, `arguments`, and the result's `status`, `text`,
-            `seconds`, `queue_seconds`, `reward`, `answer`, `metrics`, missing if the episode ended before the result.
+            `seconds`, `queue_seconds`, `reward`, `answer`, `metrics`, unless the episode ended before the result.
     """
 
     trajectories: pd.DataFrame
@@ -92,7 +92,7 @@ def split_of(trajectory: Trajectory) -> str | None:
 
 
 def trajectory_row(trajectory: Trajectory, trained: Sequence[TrainedRow]) -> dict[str, Any]:
-    """Return the columns of a trajectory in `TraceTables.trajectories`; `trained` has its rows in training batches."""
+    """Return the columns of a trajectory in `TraceTables.trajectories`; `trained`: its training rows."""
     info, score = trajectory.info, trajectory.score
     return {
         **{name: getattr(trajectory, name) for name in TRAJECTORY if hasattr(trajectory, name)},

@@ -2,10 +2,10 @@
 
 A line is `{"id": ..., "size": ..., "data": ...}`. `id` is the trajectory's id. `size` is the number of bytes after the
 comma that follows it, which a reader uses to recognize an incomplete line. `data` is a line of JSON followed by binary
-numbers, all compressed by zlib, in base64. The JSON has the messages, the tools, and for each sequence the numbers of
-prompt and response tokens, whether it has log-probs, and the number of images. The numbers are the ids of all sequences
-(prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as 32-bit floats.
-32-bit numbers are little-endian and stored by byte: all first bytes, then all second bytes, and so on.
+numbers, all compressed by zlib, in base64. The JSON contains the messages, the tools, and for each sequence the numbers
+of prompt and response tokens, whether it has log-probs, and the number of images. The numbers are the ids of all
+sequences (prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as 32-bit
+floats. 32-bit numbers are little-endian and stored by byte: all first bytes, then all second bytes, and so on.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class TokenSequence(TypedDict):
     prompt_ids: list[int]
     response_ids: list[int]
     mask: list[int]
-    """For each token of the response, 1 if the policy sampled it, else 0."""
+    """For each token of the response, 1 if the policy sampled the token, else 0."""
     logprobs: list[float] | None
-    """Log-probs of the response's tokens under the policy that sampled them, 0 for others; None if not requested."""
+    """Log-probs of the sampled response tokens, 0 for other tokens; None if no log-probs were requested."""
     images: int
 
 
@@ -84,7 +84,7 @@ class TokenReader:
     def __init__(self, trace: str | os.PathLike[str]) -> None:
         self._first = sibling(trace, "tokens")
         self._places: dict[str, tuple[Path, int]] = {}
-        """Part and offset of the last line of each trajectory; an episode that ran again has several."""
+        """Part and offset of the last line of each trajectory; an episode that ran again has several lines."""
         self._ends: dict[Path, int] = {}
         """Offset up to which each part has been read."""
 
@@ -108,7 +108,7 @@ class TokenReader:
             raise ValueError(f"{path}: the tokens of {id!r} cannot be read ({error})") from error
 
     def _refresh(self) -> None:
-        """Index the lines written since the last call, except incomplete ones, which are shorter than their `size`."""
+        """Index the lines written since the last call, except incomplete lines, which are shorter than their `size`."""
         for path in filter(Path.exists, parts(self._first)):
             for start, line in whole_lines(path, self._ends.get(path, 0)):
                 head = _HEAD.match(line)
@@ -118,7 +118,7 @@ class TokenReader:
 
 
 def pack(values: Sequence[float]) -> str:
-    """Pack numbers into text: as 32-bit floats stored by byte, compressed by zlib and encoded as base64."""
+    """Pack numbers into text, as 32-bit floats that are stored by byte, compressed by zlib and encoded as base64."""
     return _text(_planes("f", values))
 
 

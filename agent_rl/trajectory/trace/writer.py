@@ -23,7 +23,7 @@ from agent_rl.trajectory.trace.tokens import Tokens, append_tokens
 from agent_rl.work.concurrency import OneThread
 
 PATIENCE_S = 5.0
-"""Maximum number of seconds to wait for a record; after that, records are lost until it is written."""
+"""Maximum number of seconds to wait for a record; after that time, records are lost until it is written."""
 
 
 class TraceWriter:
@@ -31,7 +31,7 @@ class TraceWriter:
 
     Args:
         path: the trace.
-        part_bytes: size at which a file continues in another part; None: never.
+        part_bytes: size at which a file continues in another part; None: a file has one part.
         image_bytes: maximum size of all images; None: no limit.
     """
 
@@ -54,12 +54,12 @@ class TraceWriter:
         return cls(path, part_bytes, image_bytes)
 
     async def trajectory(self, trajectory: Trajectory) -> None:
-        """Write a trajectory, and its tokens if it has them in `info["tokens"]`."""
+        """Write a trajectory, and its tokens if `info["tokens"]` contains them."""
         sizes = {"part_bytes": self._part_bytes, "image_bytes": self._image_bytes}
         await self._write(lambda: append(self.path, trajectory, **sizes))
 
     async def images(self, trajectory: Trajectory) -> Trajectory:
-        """Write the images and return the trajectory with file names instead of them; unchanged if writing fails."""
+        """Write the images and return the trajectory with file names instead; if writing fails, return it unchanged."""
         results: list[Trajectory] = []
         if has_images(trajectory):
             store = partial(store_images, self.path, trajectory, most_bytes=self._image_bytes)
@@ -84,14 +84,14 @@ class TraceWriter:
             self._judge(future)
 
     def _start(self, write: Callable[[], None]) -> Future[Exception | None] | None:
-        """Queue a write for the thread; None: the record is lost, because an earlier one is still being written."""
+        """Queue a write for the thread; None: the record is lost, because an earlier record is still being written."""
         if self._overdue is not None and not self._overdue.done():
             self.lost += 1
             return None
         return self._thread.submit(_failure, write)
 
     def _judge(self, future: Future[Exception | None]) -> None:
-        """Report the first failure, and when writing works again."""
+        """Report the first failure and the first success after it."""
         failure: Exception | str | None
         with self._judging:
             if future.done():
@@ -101,7 +101,7 @@ class TraceWriter:
                 failure, self._overdue = f"no answer for {PATIENCE_S:g} s", future
             if failure and not self._failing:
                 problem = f"the trace {self.path} cannot be written ({failure})"
-                print(f"agent_rl: {problem}: new records are lost, and training continues", flush=True)
+                print(f"agent_rl: {problem}. New records are lost, and training continues", flush=True)
             elif self._failing and not failure:
                 text = f"the trace {self.path} can be written again; {self.lost} records were lost"
                 print(f"agent_rl: {text}", flush=True)
@@ -111,6 +111,6 @@ class TraceWriter:
 def _failure(write: Callable[[], None]) -> Exception | None:
     try:
         write()
-    except Exception as error:  # noqa: BLE001 - the run continues after any failure: `_judge` reports it
+    except Exception as error:  # noqa: BLE001 - the run continues after any failure, and `_judge` reports it
         return error
     return None

@@ -1,4 +1,4 @@
-"""Viewer: shows trajectories of runs, evaluations and other programs as web pages, with an index on disk for search.
+"""The viewer shows trajectories of runs, evaluations and other programs as web pages, with a search index on disk.
 
 The viewer reads files and never writes into a run's folder. Its code must not depend on verl, or on how a run is
 started.

@@ -1,6 +1,6 @@
-"""`create_app` builds the viewer's web app, which checks who may see its pages and what browsers may do with them.
+"""`create_app` builds the viewer's web app, which controls access to the pages and restricts browsers.
 
-`serve` runs it from the terminal: it reads the files with a progress bar, then serves until Ctrl-C.
+`serve` runs the app from the terminal: it reads the files with a progress bar, and then serves pages until Ctrl-C.
 
 A trajectory's text never runs as code on a page: templates escape it, the content security policy allows only the
 viewer's own scripts and styles, and characters that control a terminal or the order of text are shown by name.

@@ -1,4 +1,4 @@
-"""Charts of values by step, as inline SVG for pages or as PNG files."""
+"""Draws charts of values by step, as inline SVG for pages or as PNG files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 8, 24
 _LONGEST = 60
 """Maximum number of characters in a name in a PNG or in a file name."""
 _FEW = 40
-"""A line with fewer points than this shows a dot at each point."""
+"""A line with fewer points than this number has a dot at every point."""
 _SHIFT = 0.012
 """Horizontal distance in a PNG between the marks of two lines at the same step, as a share of the range of steps."""
 _DASHES = ((1, 2), (5, 3), (7, 2))
-"""Dash patterns of the levels: lengths of dash and gap."""
+"""Dash patterns of the levels, as lengths of dash and gap."""
 
 Point = tuple[float, float]
 Interval = tuple[float, float, float]
@@ -56,7 +56,7 @@ class Chart:
         lines: points (step, value) by the name of the line; values that are not finite are not drawn.
         bands: intervals (step, low, high) around lines, by the name of the line.
         marks: values measured only at some steps (step, value, low, high), by name; drawn as dots with their interval
-            (none if low and high are None), in the colour of the line with the same name or in their own colour.
+            (no interval if low and high are None), in the colour of the line with the same name or another one.
         levels: values that are the same at every step, by name; a PNG shows them as dashed lines.
     """
 
@@ -115,7 +115,7 @@ class Chart:
         for (name, value), dashes in zip(self.levels.items(), itertools.cycle(_DASHES), strict=False):
             handle = axes.axhline(value, color=COLOURS[-1], dashes=dashes, linewidth=1.2)
             legend.append((f"{name}: {value:.4g}", handle))
-        margin = 0.03 * (scale.ticks[-1] - scale.ticks[0])  # so that marks at the outer ticks are not cut
+        margin = 0.03 * (scale.ticks[-1] - scale.ticks[0])  # otherwise marks at the outer ticks would be cut
         axes.set_ylim(scale.ticks[0] - margin, scale.ticks[-1] + margin)
         axes.set_title(one_line(self.title, _LONGEST), loc="left", fontweight="bold", parse_math=False)
         axes.set_xlabel("step")
@@ -126,7 +126,7 @@ class Chart:
         for text in figure.legend(handles, names, frameon=False, loc="outside right upper").get_texts():
             text.set_parse_math(False)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # matplotlib draws a box instead
+            warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # matplotlib draws a box
             figure.savefig(path, metadata={"Software": None})
 
     def _lines(self) -> Iterator[_Line]:

@@ -26,7 +26,7 @@ _SIDE = 360
 
 
 def names_of(record: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Yield the messages and results of a record that have images, with the names of the images."""
+    """Yield the messages and results with images in a record, and the names of the images."""
     left = _MOST
     results = (result for turn in record.get("turns") or () for result in turn.get("results") or ())
     for holder in (*(record.get("prompt") or ()), *results):
@@ -41,7 +41,7 @@ def image_type(place: Path, name: str) -> tuple[Path, str]:
     """Return the file of an image and its media type.
 
     Raises:
-        ValueError: the image is not shown; the message says why.
+        ValueError: the image is not shown; the message contains the reason.
     """
     file = find_image(place, name)
     if file is None:
@@ -74,7 +74,7 @@ def _opened(file: Path) -> Iterator[Any]:
         raise ValueError("pillow is not installed: install agent-rl[service]") from error
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the size is checked below
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the code below checks the size
             image = Image.open(file, formats=tuple(TYPES))
     except Image.DecompressionBombError as error:
         raise ValueError("the image has too many pixels") from error

@@ -2,7 +2,7 @@
 
 The index is incremental: `refresh` reads only appended lines, and rereads a file that was replaced or became shorter.
 It never writes to the files and takes no locks in their folders. Each set of files has a database in the user's cache
-folder, which can be deleted at any time. If the database cannot be kept in that folder, it is in a temporary folder.
+folder, which can be deleted at any time. If that folder cannot be used, the database is in a temporary folder.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TraceIndex:
         folder = folder or cache_folder()
         try:
             self._open_in(folder)
-        except (OSError, sqlite3.Error) as error:  # no home directory, or one whose file system has no locks
+        except (OSError, sqlite3.Error) as error:  # no home directory, or a file system without locks
             self._own = tempfile.TemporaryDirectory(prefix="agent_rl-viewer-")
             logger.warning("the index cannot be kept in %s (%s): it is rebuilt at each start", folder, error)
             self._open_in(Path(self._own.name))
@@ -90,33 +90,33 @@ class TraceIndex:
             progress: is called repeatedly with the number of bytes read.
         """
         files = [replace(source, path=part) for source in self.sources for part in trace.parts(source.path)]
-        with self._alone:  # another viewer of the same files uses the same database
+        with self._alone:  # another viewer of the same files may use the same database
             return sum(self._refresh(file, progress) for file in files)
 
     def count(self, query: Query | None = None) -> int:
-        """Return the number of trajectories that match."""
+        """Return the number of trajectories that match a query."""
         where, values = (query or Query()).condition()
         return int(self._rows(f"SELECT count(*) AS number FROM trajectories t {where}", values)[0]["number"])
 
     def find(self, query: Query) -> list[dict[str, Any]]:
-        """Return a page of matching trajectories, as their columns."""
+        """Return the columns of the trajectories on a page of a query's results."""
         where, values = query.condition()
         order = "DESC" if query.descending else "ASC"
-        # rows that tie are shuffled, because the last trajectories of a step are its longest
+        # equal rows are shuffled, because the last trajectories of a step are its longest
         order_by = f"ORDER BY {query.sort} {order} NULLS LAST, id * 2654435761 % 4294967296"
-        # sort only the ids: sorting whole rows takes ten times as long
+        # sorts only the ids, because sorting whole rows takes ten times as long
         page = f"SELECT id FROM trajectories t {where} {order_by} LIMIT {PAGE} OFFSET ?"
         sql = f"SELECT * FROM trajectories WHERE id IN ({page}) {order_by}"
         return self._rows(sql, [*values, PAGE * query.page])
 
     def neighbours(self, number: int, query: Query) -> tuple[int | None, int | None]:
-        """Return the trajectories before and after this one on its page of results."""
+        """Return the trajectories before and after a trajectory on its page of results."""
         ids = [None, *(row["id"] for row in self.find(query)), None]
         at = ids.index(number) if number in ids else None
         return (None, None) if at is None else (ids[at - 1], ids[at + 1])
 
     def choices(self) -> dict[str, list[tuple[str, int]]]:
-        """Return the values of each facet and the names of tools and components, with their numbers of trajectories."""
+        """Return the values of each facet, and the names of tools and components, with numbers of trajectories."""
         tables = {facet: (facet, "trajectories") for facet in FACETS}
         tables |= {kind: ("name", f"{kind}s") for kind in ("tool", "component")}
         values = {}
@@ -169,7 +169,7 @@ class TraceIndex:
         return [[row["correctness"] for row in group] for _, group in groups]
 
     def ends(self, file: str) -> tuple[int | None, int | None]:
-        """Return the first and last step of a file: of validations if there are two, as they have the same prompts."""
+        """Return the first and last step of a file, or of its validations (with equal prompts) if there are two."""
         sql = "SELECT DISTINCT step FROM trajectories WHERE file = ? AND step IS NOT NULL {} ORDER BY step"
         held_out, all_steps = (
             [row["step"] for row in self._rows(sql.format(where), [file])] for where in ("AND split = 'test'", "")
@@ -180,11 +180,11 @@ class TraceIndex:
     def compare(
         self, one: tuple[str, int | None], other: tuple[str, int | None]
     ) -> tuple[list[dict[str, Any]], dict[str, tuple[float, float, Change]]]:
-        """Compare two sides on the prompts that both have.
+        """Compare two sides on the prompts that both sides contain.
 
         Args:
             one: the name of a file and a step; None: all steps.
-            other: file and step of the other side.
+            other: the name of the other side's file and a step.
 
         Returns:
             The 200 prompts whose mean rewards differ most, as columns; and for each of `MEASURES` the mean of one
@@ -231,7 +231,7 @@ class TraceIndex:
         with self._alone:
             try:
                 self._writer = self._opened()
-            except sqlite3.DatabaseError:  # corrupt, for example after a power failure
+            except sqlite3.DatabaseError:  # the database is corrupt, for example after a power failure
                 for file in folder.glob(f"{self.path.name}*"):
                     file.unlink()
                 self._writer = self._opened()
@@ -271,7 +271,7 @@ class TraceIndex:
         self._writer.commit()
 
     def _read(self, source: Source, file: int, offset: int, progress: Callable[[int], None]) -> int:
-        # never reuse the number of a deleted trajectory: its text stays in the table of texts
+        # never reuse the number of a deleted trajectory, because its text stays in the table of texts
         highest = self._writer.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trajectories'").fetchone()
         number = first = highest[0] if highest else 0
         batch, stored = RowBatch(file, offset), Future[None]()

@@ -51,13 +51,13 @@ class Pages:
 
     def table(self, request: Request) -> HTMLResponse:
         """Show the trajectories that match a query."""
-        query, given = Query(request.query_params), dict(request.query_params)
+        query, parameters = Query(request.query_params), dict(request.query_params)
         count, rows = self.index.count(query), self.index.find(query)
         total, values = self._choices()
         return self._page(
-            "table.html", query=query, given=given, count=count, rows=rows, pages=max(1, -(-count // PAGE)),
+            "table.html", query=query, parameters=parameters, count=count, rows=rows, pages=max(1, -(-count // PAGE)),
             values=values, numbers=NUMBERS, facets=FACETS, total=total,
-            skipped=self.index.skipped(), link=_linker(given), live=query.page == 0,
+            skipped=self.index.skipped(), link=_linker(parameters), live=query.page == 0,
             filtered=query.filters(),
         )  # fmt: skip
 
@@ -100,7 +100,7 @@ class Pages:
         )  # fmt: skip
 
     def group(self, request: Request, number: int) -> HTMLResponse:
-        """Show the samples of one prompt side by side; with `?with=`, also those of another step or file."""
+        """Show the samples of one prompt side by side; `?with=` adds the samples of another step or file."""
         columns, _ = self._record(number)
         other = read_int(request.query_params.get("with"))
         chosen = [columns] if other is None else [columns, self._record(other)[0]]
@@ -115,17 +115,17 @@ class Pages:
         return self._page("group.html", sides=sides, full=False, up=up)
 
     def compare(self, request: Request) -> HTMLResponse:
-        """Compare two files or two steps on the prompts they share."""
-        given, (_, choices) = dict(request.query_params), self._choices()
+        """Compare two files or two steps on their common prompts."""
+        parameters, (_, choices) = dict(request.query_params), self._choices()
         files = [name for name, _ in choices["file"]]
-        sides = [(given.get(f"{side}_file", ""), read_int(given.get(f"{side}_step"))) for side in "ab"]
-        if not given and files:
+        sides = [(parameters.get(f"{side}_file", ""), read_int(parameters.get(f"{side}_step"))) for side in "ab"]
+        if not parameters and files:
             ends = self.index.ends(files[0]) if len(files) == 1 else (None, None)
             sides = [(files[0], ends[0]), (files[-1], ends[1])]
         rows, changes = self.index.compare(*sides) if files else ([], {})
         return self._page(
-            "compare.html", files=files, steps=choices["step"], sides=sides, rows=rows, changes=changes, given=given,
-            back=_back(given),
+            "compare.html", files=files, steps=choices["step"], sides=sides, rows=rows, changes=changes,
+            parameters=parameters, back=_back(parameters),
         )  # fmt: skip
 
     def _run(self, folder: Path, file: str) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Pages:
         return match
 
     def _around(self, request: Request, number: int) -> dict[str, Any]:
-        """Return the trajectories before and after this one in the table, and the table's query parameters."""
+        """Return a trajectory's neighbours in the table, and the query parameters of the table."""
         before, after = self.index.neighbours(number, Query(request.query_params))
         return {"before": before, "after": after, "back": _back(request.query_params)}
 
@@ -199,16 +199,16 @@ class Pages:
         return HTMLResponse(html.encode(errors="replace"))
 
 
-def _back(given: Mapping[str, str]) -> str:
+def _back(parameters: Mapping[str, str]) -> str:
     """Return the query parameters that belong to the table."""
-    return urlencode({key: value for key, value in given.items() if key not in _OWN})
+    return urlencode({key: value for key, value in parameters.items() if key not in _OWN})
 
 
-def _linker(given: Mapping[str, str]) -> Callable[..., str]:
+def _linker(parameters: Mapping[str, str]) -> Callable[..., str]:
     """Return a function that makes the query string of this page with some parameters changed."""
 
     def link(**changed: Any) -> str:
-        values = {**given, **{key: str(value) for key, value in changed.items()}}
+        values = {**parameters, **{key: str(value) for key, value in changed.items()}}
         return "?" + urlencode({key: value for key, value in values.items() if value})
 
     return link

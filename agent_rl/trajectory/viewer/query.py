@@ -16,10 +16,10 @@ class Query:
     """The filters, the order (`sort`, `descending`) and the page (from 0) of a list of trajectories.
 
     Args:
-        parameters: the parameters of a URL; invalid values are ignored. A name in `FACETS` has the value to match; a
-            name in `NUMBERS` with `_min` or `_max` has a limit; `tool` was called; `component` has a value from
-            `component_min` to `component_max`; `error` is yes or no; all words of `text` occur; `sort` is a name of
-            `NUMBERS` or `step`, the default; `order` is desc or asc; `page` is a number.
+        parameters: the parameters of a URL; invalid values are ignored. A name in `FACETS` contains the value to match;
+            a name in `NUMBERS` with `_min` or `_max` contains a limit; `tool` is a called tool; `component` has a value
+            from `component_min` to `component_max`; `error` is yes or no; all words of `text` must occur; `sort` is a
+            name of `NUMBERS` or `step`, the default; `order` is desc or asc; `page` is a number.
     """
 
     def __init__(self, parameters: Mapping[str, str] | None = None) -> None:

@@ -41,7 +41,7 @@ def find_sources(places: Sequence[str]) -> list[Source]:
     """Return the files of records in folders or at file paths.
 
     Raises:
-        ConfigError: a path does not exist, or a folder has no such file; the error names it.
+        ConfigError: a path does not exist, or a folder contains no such file; the error names the path.
     """
     files: dict[Path, None] = {}
     for text in places:
@@ -50,7 +50,7 @@ def find_sources(places: Sequence[str]) -> list[Source]:
             records = _in_folder(path)
             if not records:
                 remedy = f"Pass the folder of a run or an evaluation, or files; looked for {', '.join(_IN_A_RUN)}"
-                raise ConfigError(text, "the folder has no trajectories", remedy)
+                raise ConfigError(text, "the folder contains no trajectories", remedy)
             files |= dict.fromkeys(file.resolve() for file in records)
         elif path.is_file():
             files[path.resolve()] = None
@@ -66,7 +66,7 @@ def newest_run(folder: Path) -> str:
         folder: a folder of runs.
 
     Raises:
-        ConfigError: the folder has no run.
+        ConfigError: the folder contains no run.
     """
     runs = sorted(folder.glob("*/run.json"), key=lambda file: file.stat().st_mtime)
     if not runs:
@@ -77,15 +77,15 @@ def newest_run(folder: Path) -> str:
 
 def _in_folder(folder: Path) -> list[Path]:
     files = {pattern: trace.firsts(sorted(folder.glob(pattern))) for pattern in _IN_A_RUN}
-    if files["trace.jsonl"]:  # verl's dumps have the same trajectories
+    if files["trace.jsonl"]:  # verl's dumps contain the same trajectories
         files = {pattern: paths for pattern, paths in files.items() if pattern not in _DUMPS}
     records = [file for paths in files.values() for file in paths]
-    # a run that has just started does not have its trace yet
+    # a run that has just started has no trace yet
     return records or ([folder / _IN_A_RUN[0]] if (folder / "run.json").exists() else [])
 
 
 def _name(path: Path, others: Sequence[Path]) -> str:
-    """Return the shortest end of a path, including its folder, that no other path has."""
+    """Return the shortest end of a path, including its folder, that differs from the end of every other path."""
     for count in range(2, len(path.parts)):
         end = path.parts[-count:]
         if not any(other.parts[-count:] == end for other in others if other != path):
@@ -110,7 +110,7 @@ def in_our_form(record: Any) -> dict[str, Any]:
 
 
 def _of_dump(record: dict[str, Any]) -> dict[str, Any]:
-    """Convert a line of `trainer.rollout_data_dir`, in which each message starts with a line that has its role."""
+    """Convert a line of `trainer.rollout_data_dir`, in which every message starts with a line for its role."""
     prompt = [{"role": role, "content": text} for role, text in trace.segments(str(record["input"])) if text]
     turns: list[dict[str, Any]] = []
     for role, text in trace.segments(str(record["output"]), "assistant"):

@@ -1,4 +1,4 @@
-"""Jinja templates of all pages: they escape HTML, and the `visible` filter shows control characters by name."""
+"""Loads the Jinja templates of all pages. They escape HTML, and the `visible` filter names control characters."""
 
 from __future__ import annotations
 

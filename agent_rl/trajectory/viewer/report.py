@@ -1,4 +1,4 @@
-"""`report` renders one or more runs as a self-contained page: curves, warnings, trajectories, configuration."""
+"""`report` renders runs as a self-contained page with curves, warnings, trajectories and configuration."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FACTS = {
 ENDS = 3
 """Number of steps at the start and at the end that the tables average; a short run averages half of its steps."""
 MOST_SHOWN = 3
-"""Maximum number of best and of worst trajectories."""
+"""Maximum number of best trajectories, and of worst trajectories, on the page."""
 MOST_IMAGES = 12
 """Maximum number of images per trajectory."""
 _MOST_DIFFERENCES = 100
@@ -104,7 +104,7 @@ class Run:
     Attributes:
         name: the name of the folder.
         path: the folder.
-        steps: the metrics of each step, with its number as `step`.
+        steps: the metrics of each step, including its number `step`.
         about: the content of `run.json` (command, configuration, versions, files); empty if there is no such file.
     """
 
@@ -125,7 +125,7 @@ class Run:
 
     @property
     def warnings(self) -> list[SymptomWarning]:
-        """The warnings about the run; those about its end come first."""
+        """The warnings about the run; warnings about the end of the run come first."""
         return [*end_warnings(self.state), *run_warnings(self.training, self.about.get("configuration") or {})]
 
 
@@ -133,7 +133,7 @@ def read_run(folder: str) -> Run:
     """Read a run's folder.
 
     Raises:
-        ConfigError: the folder has neither metrics nor `run.json`, or they cannot be read.
+        ConfigError: the folder contains neither metrics nor `run.json`, or they cannot be read.
     """
     path, about = Path(folder), Path(folder) / "run.json"
     try:
@@ -228,7 +228,7 @@ def _charts_of(run: Run, trajectories: Trajectories) -> list[Chart]:
 
 
 def _compared(runs: Sequence[Run]) -> list[Chart]:
-    """Return a chart of each metric that a run has, with one line per run."""
+    """Return a chart of each metric that any run logged, with one line per run."""
     pairs = list(zip(_names(runs), runs, strict=True))
     lines = {title: {name: series(run.training, key) for name, run in pairs} for key, title in COMPARED.items()}
     return [chart for title, by_run in lines.items() if (chart := Chart(title, by_run))]
@@ -293,7 +293,7 @@ def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[
 
 
 def _values(runs: Sequence[Run]) -> Iterator[tuple[str, str, list[list[float]]]]:
-    """Yield title, key and each run's values of the metrics of a table that any run has."""
+    """Yield the title, the key and each run's values of every metric in a table that any run logged."""
     for key, title in COMPARED.items():
         values = [[value for _, value in series(run.training, key)] for run in runs]
         if any(values):
@@ -325,7 +325,7 @@ def _trajectories(run: Run) -> Trajectories:
             for query in (Query({**by_reward, "order": order}) for order in ("desc", "asc"))
         )
         held_out = list(_successes(index, run.steps, {"split": "test"}))
-        # compare two validations if possible: they have the same prompts, which training steps rarely do
+        # compare two validations if possible, because they have the same prompts, unlike training steps
         training_steps = [int(metrics["step"]) for metrics in run.training]
         steps = [step for step, _ in held_out] if len(held_out) > 1 else training_steps
         between = steps[0], steps[-1]

@@ -1,7 +1,7 @@
 """Splits a trajectory's reward into its parts, and reads its prompt's samples with their advantages.
 
-A part has a component's value, weight and contribution, and the verdicts of judges. Advantages are those used in
-training if the trace has them.
+A part contains a component's value, weight and contribution, and the verdicts of judges. Advantages are the ones of
+training if the trace contains them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ COMPUTED = "computed from the group's rewards as in GRPO, because the trace has 
 
 
 def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a trajectory's reward, whether the trace has weights, and whether the parts add up to it.
+    """Return a trajectory's reward parts, whether the trace contains weights, and whether the parts add up to it.
 
     A part has `name`, `value`, `weight`, its contribution `gives` (weight times value), and the `verdicts` of judges;
-    they are None if not measured or not in the trace.
+    a value is None if it was not measured or is not in the trace.
     """
     score = record.get("score") or {}
     all_weights = score.get("weights")
@@ -33,7 +33,7 @@ def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
     values, verdicts, parts = components(record), dict(_verdicts(record)), list[dict[str, Any]]()
     for name in dict.fromkeys([*values, *verdicts]):
         weight = weights.get(name)
-        value = None if weights and weight is None else values.get(name)  # its gate is closed
+        value = None if weights and weight is None else values.get(name)  # the component's gate is closed
         gives = None if value is None or weight is None else weight * value
         shown = verdicts.get(name, ())
         parts.append({"name": name, "value": value, "weight": weight, "gives": gives, "verdicts": shown})
@@ -89,17 +89,17 @@ class SampleGroup:
 
     @property
     def different_first(self) -> list[Sample]:
-        """The samples alternating from both ends: the best, the worst, the second best, ..."""
+        """The samples, alternating from both ends: the best, the worst, the second best, ..."""
         ends = zip(self.samples, reversed(self.samples), strict=True)
         return [sample for pair in ends for sample in pair][: len(self.samples)]
 
     @property
     def trained(self) -> bool:
-        """Whether the advantages are those used in training."""
+        """Whether the advantages are the ones that training used."""
         return self.source == TRAINED
 
     def apart(self, record: Mapping[str, Any], name: str) -> float | None:
-        """Return the distance of a sample's component from the group's mean, or None if no other sample has it."""
+        """Return the distance of a sample's component from the group's mean; None if no other sample contains it."""
         known = [value for each in self.samples if (value := components(each.record).get(name)) is not None]
         value = components(record).get(name)
         return None if value is None or len(known) < 2 else value - statistics.fmean(known)

@@ -37,7 +37,7 @@ INSERT INTO texts (texts, rank) VALUES ('hashsize', 16777216);
 
 
 class RowBatch:
-    """Rows that are not yet in the database; `offset` is the position in the file after them."""
+    """Rows that are not yet in the database; `offset` is the position in the file after these rows."""
 
     def __init__(self, file: int, offset: int) -> None:
         self.file, self.offset, self._skipped = file, offset, 0
@@ -111,7 +111,7 @@ def _truth(value: Any) -> str:
 
 
 def lines(source: Source, offset: int) -> Iterator[bytes]:
-    """Yield whole lines from an offset; a file with a single record is one line, even if it has line breaks."""
+    """Yield whole lines from an offset; a file with a single record is one line, even if it contains line breaks."""
     if source.path.suffix == ".json":
         yield source.path.read_bytes()
     else:
@@ -134,7 +134,7 @@ def _texts(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stored(text: Any) -> str:
-    """Return text that the database accepts: without lone surrogates."""
+    """Return the text without lone surrogates, which the database rejects."""
     return str(text).encode(errors="replace").decode()
 
 

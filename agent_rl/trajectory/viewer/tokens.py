@@ -14,7 +14,7 @@ from agent_rl.trajectory.trace import TokenSequence
 MOST_TOKENS = 20_000
 """Maximum number of tokens per sequence on a page; `?full=1` shows all."""
 SHADES = ((0.9, "s"), (0.5, "s s1"), (0.1, "s s2"), (0.01, "s s3"), (0.0, "s s4"))
-"""Lowest probability of a token, and its style."""
+"""Lowest probability of a token, and the style of such tokens."""
 
 
 class ShadedToken(NamedTuple):
@@ -23,16 +23,16 @@ class ShadedToken(NamedTuple):
     text: str
     ids: str
     shade: str
-    """Name of the style; `given` for tokens that were not trained on."""
+    """Name of the style; `given` for tokens that training did not use."""
     about: str
-    """Id, log-prob and probability, in words."""
+    """The id, the log-prob and the probability of the token, as text."""
 
 
 def find_tokenizer(folder: Path) -> Path | None:
     """Return the `tokenizer.json` of a run's base model, or None if it is not on this machine.
 
     Args:
-        folder: the run's folder; its `run.json` has the model, a folder or a name in Hugging Face's cache.
+        folder: the run's folder; its `run.json` names the model, a folder or a name in Hugging Face's cache.
     """
     try:
         configuration = json.loads((folder / "run.json").read_text())["configuration"]

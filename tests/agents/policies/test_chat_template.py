@@ -122,7 +122,8 @@ def test_a_template_without_known_calls_is_said_before_the_first_episode(
     with pytest.raises(ValueError, match="writes no calls"):
         TurnWriter(chat).calls([ToolCall("f", {})])
     with pytest.raises(
-        ConfigError, match=r"multi_turn\.format: the chat template: it writes no calls, or writes them in an unkn"
+        ConfigError,
+        match=r"multi_turn\.format: the chat template cannot be used: it writes no calls, or writes them in an unkn",
     ):
         with_syntax(EpisodeLimits(format="auto"), tokenizer)
 

@@ -185,10 +185,10 @@ def test_the_runs_sampling_applies(play: Callable[..., Any], caplog: pytest.LogC
         session = play(client, "One.", "Two.", "Three.", sampling={"temperature": 0.7, "top_k": -1})
         assert {request["params"]["temperature"] for request in session.engine.requests} == {0.7}
     assert [record.message for record in caplog.records if "a program" in record.message] == [
-        "a program sets temperature: the run's 0.7 applies",
-        "a program sets min_p: the run's 0.0 applies",
-        "a program requires a tool call (tool_choice), which counts as auto",
-        "a program sets repetition_penalty: the run's 1.0 applies",
+        "a program sets temperature, but the run's value 0.7 applies",
+        "a program sets min_p, but the run's value 0.0 applies",
+        "a program requires a tool call (tool_choice), which is treated as auto",
+        "a program sets repetition_penalty, but the run's value 1.0 applies",
     ]
 
 

@@ -60,7 +60,7 @@ def test_a_file_has_the_tables_of_its_folder_and_an_empty_one_has_their_columns(
 
 
 def test_what_has_no_trace_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"the folder has no trace\.jsonl or trajectories\.jsonl"):
+    with pytest.raises(ConfigError, match=r"the folder contains no trace\.jsonl or trajectories\.jsonl"):
         read_trace(tmp_path)
     with pytest.raises(ConfigError, match="there is no such file or folder"):
         read_trace(tmp_path / "absent")

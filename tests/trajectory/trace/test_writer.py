@@ -55,7 +55,7 @@ def test_a_full_disk_is_reported_once_and_what_follows_is_written_again(tmp_path
     assert ids(path) == ["before", "after"]
     assert writer.lost == 4
     assert capsys.readouterr().out.splitlines() == [
-        f"agent_rl: the trace {path} cannot be written ([Errno 27] File too large): new records are lost, "
+        f"agent_rl: the trace {path} cannot be written ([Errno 27] File too large). New records are lost, "
         "and training continues",
         f"agent_rl: the trace {path} can be written again; 4 records were lost",
     ]

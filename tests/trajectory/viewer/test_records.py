@@ -27,7 +27,7 @@ def test_a_run_that_has_just_begun_is_waited_for(tmp_path: Path) -> None:
     assert [source.path.name for source in find_sources([str(tmp_path)])] == ["trace.jsonl"]
 
 
-@pytest.mark.parametrize(("name", "said"), [("no_such", "no such file"), (".", "has no trajectories")])
+@pytest.mark.parametrize(("name", "said"), [("no_such", "no such file"), (".", "contains no trajectories")])
 def test_what_cannot_be_viewed_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
