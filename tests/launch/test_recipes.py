@@ -75,10 +75,10 @@ def test_a_copy_has_all_that_can_be_changed(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("name", described())
 def test_a_copy_names_no_file_outside(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    original = found_files(ROOT / "recipes" / name)
+    original = {key for key, path in found_files(ROOT / "recipes" / name).items() if "/outputs/" not in path}
     copy_recipe(name, Path("copied"))
     found = found_files(tmp_path / "copied")
-    assert found.keys() == original.keys()
+    assert found.keys() == original
     assert all(value.startswith(f"{tmp_path}/copied/") for value in found.values())
 
 

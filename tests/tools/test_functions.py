@@ -184,7 +184,7 @@ def test_the_expanded_file_calls_the_same_function_from_elsewhere(load: Any, tmp
         ("silent", "silent ({file}:{line}) returns nothing. Return the text that the policy reads"),
         ("Weather", "Weather is a class, not a function. Write class_name: instead"),
         ("number", "it is a int, not a function"),
-        ("wether", "has no 'wether'. Did you mean 'weather'?"),
+        ("wether", "has no 'wether'. Did you mean 'weather' or 'Weather'?"),
     ],
 )
 def test_a_function_that_cannot_be_a_tool_is_named_with_its_line(

@@ -211,7 +211,7 @@ BROKEN = [  # YAML, and what the message must say
     (entry("{name: calculator, timeout: 3}"), ["(calculator).timeout: unknown key (value 3)", "'timeout_s'"]),
     (entry("{config: {a: 1}}"), ["tools[0]: the entry has no name, class_name"]),
     (entry("{name: calculater}"), ["(calculater).name", "not a built-in tool", "Did you mean 'calculator'?"]),
-    (entry("{class_name: agent_rl.tools.builtin.calculater.Calculator}"), ["no module", "Did you mean 'calculator'?"]),
+    (entry("{class_name: agent_rl.tools.builtin.calculater.Calculator}"), ["no module", "Did you mean 'calculator'"]),
     (entry("{class_name: 'onw.py:Search'}"), ["there is no file", "Did you mean 'own.py'?"]),
     (entry("{class_name: 'own.py:Serach'}"), ["'own.py' has no 'Serach'", "Did you mean 'Search'?"]),
     (entry("{class_name: 'needy.py:Search'}"), ["needy.py:1: ModuleNotFoundError", "a_package_that_is_not_there"]),

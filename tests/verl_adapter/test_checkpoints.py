@@ -190,7 +190,9 @@ def save(folder, step, ranks=1, roles=("actor",)):
 
 def refused(config):
     """The error's key, problem and remedy in one line; empty: there is none."""
-    return " ".join(f"{finding.text}. {finding.remedy}" for finding in complete_checkpoint(RunCase(config=config)))
+    return " ".join(
+        f"{finding.text}. {finding.remedy}" for finding in complete_checkpoint(RunCase(config=config)) if finding.remedy
+    )
 
 
 def test_a_first_run_and_a_whole_checkpoint_pass(tmp_path):

@@ -1,6 +1,7 @@
 """verl's loggers in threads of their own: what they are sent arrives, and none of them can stop or delay a run."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -100,10 +101,10 @@ def test_a_server_that_does_not_answer_delays_nothing(tmp_path, monkeypatch, cap
     assert time.monotonic() - start < 3
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == sinks.MOST_WAITING
     said = [line for line in capfd.readouterr().out.splitlines() if line.startswith("agent_rl:")]
-    assert [line.split(". ")[0] for line in said] == [
-        f"agent_rl: the mlflow logger does not keep up: step {sinks.MOST_WAITING // 2 + 1} and others are lost",
-        "agent_rl: the mlflow logger did not answer for 0.3 s at the end: its last metrics are lost",
-    ]
+    behind, unanswered = said
+    first_lost = sinks.MOST_WAITING // 2  # or the next step, if the thread has begun with the first metrics
+    assert re.search(rf"the mlflow logger does not keep up: .*step ({first_lost}|{first_lost + 1}) and others", behind)
+    assert "the mlflow logger did not answer for 0.3 s at the end: its last metrics are lost" in unanswered
     server.close()
 
 

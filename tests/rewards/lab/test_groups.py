@@ -68,7 +68,7 @@ def test_a_file_is_read_without_its_torn_line(tmp_path):
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "empty").write_text("")
     (tmp_path / "other").write_text('{"a": 1}\n')
-    for name, problem in (("nothing", "No such file"), ("empty", "no trajectories"), ("other", "line 1")):
+    for name, problem in (("nothing", "there is no such file"), ("empty", "no trajectories"), ("other", "line 1")):
         with pytest.raises(ConfigError, match=problem) as caught:
             read_trajectories(tmp_path / name)
         assert caught.value.key == str(tmp_path / name)
