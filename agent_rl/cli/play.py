@@ -33,7 +33,7 @@ def play(
     reward: RewardFunctions = None,
     as_json: Json = False,
 ) -> None:
-    r"""Act in an environment in place of a model, at the terminal.
+    r"""Act in an environment instead of a model, at the terminal.
 
     \b
       agent-rl play lockers.py

@@ -58,7 +58,7 @@ class Reason(IntEnum):
     """Why a record was sent."""
 
     EXITED = 0  # by itself, or by a signal that the zygote did not send
-    STARTED = 1  # the child has run for a while, and goes on
+    STARTED = 1  # the child has run for a while, and continues
     DEADLINE = 2
     KILLED = 3  # at the trainer's request
     DISK = 4
