@@ -214,8 +214,8 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
         text = "Share of train rows for the test split, default: %(default)s"
         add("--test_share", metavar="<float>", type=_share, default=data_set.test_share, help=text)
     else:
-        number("--train_size", default=5000, help="Number of training rows, default: %(default)s")
-        number("--test_size", default=500, help="Number of test rows, default: %(default)s")
+        number("--train_size", type=_count, default=5000, help="Number of training rows, default: %(default)s")
+        number("--test_size", type=_count, default=500, help="Number of test rows, default: %(default)s")
     default = f"~/data/{data_set.name}"
     folders = "--local_save_dir", "--local_dir", "--out"
     add(*folders, metavar="<path>", default=default, help="Output folder, default: %(default)s")
@@ -226,6 +226,12 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     for name, option in data_set.arguments.items():
         parser.add_argument(name, **option)
     return parser
+
+
+def _count(text: str) -> int:
+    if (number := int(text)) < 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, got {text}")
+    return number
 
 
 def _positive(text: str) -> int:

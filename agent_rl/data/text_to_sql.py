@@ -12,6 +12,7 @@ does not change with the clock.
 
 from __future__ import annotations
 
+import argparse
 import re
 import sqlite3
 from collections.abc import Mapping
@@ -125,6 +126,13 @@ def schema_of(database: Path) -> str:
     return "\n".join(f"{sql.strip()};" for (sql,) in rows if sql and "sqlite_" not in sql[:20])
 
 
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: write it as 2025-01-15T12:00:00") from error
+
+
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--databases": {
         "type": lambda folder: Path(folder).expanduser(),
@@ -133,7 +141,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "Folder with NAME.sqlite or NAME/NAME.sqlite",
     },
     "--now": {
-        "type": datetime.fromisoformat,
+        "type": _time,
         "default": datetime(2025, 1, 15, 12),
         "metavar": "TIME",
         "help": "Current time for the queries, default: %(default)s",

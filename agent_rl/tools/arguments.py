@@ -82,6 +82,9 @@ def schema_problem(parameters: Any) -> tuple[str, str] | None:
     for name in parameters.get("required", []):
         if name not in properties:
             return f"required names {name!r}, which is not in properties", did_you_mean(name, properties)
+    text = json.dumps(parameters, default=str)
+    if '"unevaluatedProperties"' in text and '"patternProperties"' in text:
+        return "patterns under unevaluatedProperties have no time limit", "Use additionalProperties"
     return _reference_problem(parameters)
 
 

@@ -1,7 +1,7 @@
 """JSON-schema validators whose time can be limited, for any schema, patterns and values.
 
-The limit is read before each keyword and during each search for a pattern. The names that `unevaluatedProperties` looks
-up in `patternProperties` are not limited, because jsonschema compares them.
+The limit is read before each keyword and during each search for a pattern. Schemas with `unevaluatedProperties` next to
+`patternProperties` are refused elsewhere, because jsonschema itself searches for these patterns.
 """
 
 from __future__ import annotations

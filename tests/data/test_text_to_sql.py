@@ -65,7 +65,10 @@ def test_each_form_becomes_a_row(databases: Path, example: dict[str, Any], sourc
     ("arguments", "message"),
     [
         ((), "the following arguments are required: --databases"),
-        (("--databases", ".", "--now", "today"), "argument --now: invalid fromisoformat value: 'today'"),
+        (
+            ("--databases", ".", "--now", "today"),
+            "'today' is not a time: write it as 2025-01-15T12:00:00",
+        ),
         (("--databases", "."), "rows.jsonl, line 1, --databases: there is no shop.sqlite"),
     ],
 )

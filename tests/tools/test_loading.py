@@ -256,6 +256,10 @@ BROKEN = [  # YAML, and what the message must say
     ),
     (entry("{name: calculator, parameters: {type: object, properties: {on: {}}}}"), ["the True key is not text"]),
     (
+        entry("{name: calculator, parameters: {type: object, patternProperties: {a: {}}, unevaluatedProperties: {}}}"),
+        ["patterns under unevaluatedProperties have no time limit", "additionalProperties"],
+    ),
+    (
         entry("{name: calculator, parameters: {type: object, properties: {query: {}}, required: [querry]}}"),
         ["required names 'querry'", "Did you mean 'query'?"],
     ),

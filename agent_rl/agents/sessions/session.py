@@ -123,9 +123,14 @@ class Session:
             RequestError: the request continues an unknown reply.
         """
         request, tools = self._whole(request), self._tools(request)
-        if (conversation := self._known(request, tools)) is not None:
-            return conversation.policy.count_tokens(request.messages[len(conversation.keys) :])
-        return self._policy.count_tokens(request.messages, self._format.template_tools(_specs(tools)))
+        try:
+            if (conversation := self._known(request, tools)) is not None:
+                return conversation.policy.count_tokens(request.messages[len(conversation.keys) :])
+            return self._policy.count_tokens(request.messages, self._format.template_tools(_specs(tools)))
+        except RequestError:
+            raise
+        except Exception as error:  # counting changes no turn, so the client gets the error
+            raise RequestError(f"the tokens of the request cannot be counted ({error})") from error
 
     def mark_fetched(self, reply: TurnReply) -> None:
         """Record that the client has received a whole turn; turns that no client received are not trained."""

@@ -306,6 +306,8 @@ def test_a_body_that_cannot_be_read_is_the_clients(serve: Callable[..., Any]) ->
             for path in ("chat/completions", "messages/count_tokens"):
                 for body in ("[" * 200_000, '{"messages": [{"role": 5, "content": 5}], "tool_choice": "any"}'):
                     statuses.append((await http.post(f"{url}/v1/{path}", content=body)).status_code)
+            empty = await http.post(f"{url}/v1/messages/count_tokens", json={"messages": []})
+            statuses.append(empty.status_code)
 
     assert serve(client).error is None
-    assert statuses == [400] * 4
+    assert statuses == [400] * 5
