@@ -164,7 +164,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "expert_raises": (
         "self.open(self.code)", "self.opens()",
-        (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError", "must solve every row: correct the method"),
+        (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError", "must solve every row; correct the method"),
     ),
     "not_an_environment": (
         WORKS[WORKS.index("class Safe") :], "class Safe:\n    pass\n",
