@@ -95,7 +95,7 @@ class FoldingPolicy(Policy):
         return False
 
     def take_notes(self) -> dict[str, Any]:
-        """Return `{"fold": {"notes": text, "tokens": sampled, "seconds": float}}` after an extension that folded."""
+        """Return `{"fold": {"notes": ..., "tokens": ..., "seconds": ...}}` if the last `extend` folded, else `{}`."""
         notes, self._notes = self._notes, {}
         return notes
 

@@ -127,7 +127,7 @@ def attack(
         list[str] | None, typer.Option("--attack", help="Your own attack, file.py:function; may be repeated")
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Run only this attack; may be repeated")] = None,
-    tolerance: Annotated[float, typer.Option(help="Largest gain to ignore, for judges that are not exact")] = 1e-6,
+    tolerance: Annotated[float, typer.Option(help="Largest gain to ignore, for judges whose scores are noisy")] = 1e-6,
     concurrency: Concurrency = 32,
     limit: Limit = None,
     as_json: Json = False,

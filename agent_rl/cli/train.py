@@ -120,7 +120,7 @@ def _show_composed(recipe: str, overrides: list[str], script: str | None, as_jso
 
 @contextmanager
 def _display(verbose: bool, as_json: bool) -> Iterator[Display | None]:
-    """Yield the run's display, or None for the default; with JSON, also print how a run that raised an error ended."""
+    """Yield the run's display, or None for the default; with JSON, also print how the run ended if it failed."""
     from agent_rl.launch.display import Display, JsonDisplay
     from agent_rl.launch.process import TrainerError
     from agent_rl.launch.stopping import Aborted

@@ -23,8 +23,8 @@ IMAGES = "multi_modal_inputs"
 def loop_construction(module: ModuleType) -> None:
     """`verl.experimental.agent_loop.agent_loop`: create an agent loop by calling its class.
 
-    verl lets hydra create a loop for each trajectory. Hydra copies and merges a configuration of one key, which takes
-    nine tenths of the time to create a loop. A loop that is registered with more than its class is left to hydra.
+    verl lets hydra create a loop for each trajectory. Hydra copies and merges a configuration with one key, which
+    takes nine tenths of a loop's creation time. A loop that is registered with more than its class is left to hydra.
     """
     original = module.hydra
 

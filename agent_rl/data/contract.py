@@ -116,7 +116,7 @@ class ExtraInfo(BaseModel):
 
 
 class Row(BaseModel):
-    """One row; verl passes on additional columns of other files, but `write_parquet` rejects them."""
+    """One row; verl keeps additional columns of files from elsewhere, but `write_parquet` rejects them."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 

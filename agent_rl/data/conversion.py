@@ -210,7 +210,7 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
         path("--input", nargs="+", help="Input files; a word in a file's name, such as test, sets the split")
         path("--local_dataset_path", help="A folder with train and test files, or one file")
         add("--hub", help=f"Data set on the Hub, default: {hub.name}")
-        add("--split_by", help="Column that contains the split, or values that must not be in two splits")
+        add("--split_by", help="Column with the split, or a column whose equal values stay in one split")
         text = "Share of train rows for the test split, default: %(default)s"
         add("--test_share", metavar="<float>", type=_share, default=data_set.test_share, help=text)
     else:

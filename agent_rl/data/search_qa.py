@@ -30,7 +30,7 @@ def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
         source = "hotpotqa"
     answers = [answer] if isinstance(answer, str) else list(answer)
     if not answers or not all(isinstance(text, str) and text.strip() for text in answers):
-        raise ConfigError("column answer", f"expected a list of accepted answers, got {answer!r:.80}", "Write strings")
+        raise ConfigError("column answer", f"expected accepted answers, got {answer!r:.80}", "Use non-empty strings")
     question = text_of(example, "question").strip()
     labels = ("level", "type", "question_id")
     return {

@@ -1,4 +1,4 @@
-"""Makes a separate Python for a family of environments whose packages cannot be installed next to verl.
+"""Makes a separate Python for a family of environments whose packages cannot be installed into verl's.
 
     python -m agent_rl.environments.install bfcl tau2
     python -m agent_rl.environments.install nemo_gym --python /usr/bin/python3.12

@@ -125,8 +125,8 @@ class EnvironmentType:
             ConfigError: the row has no prompt.
         """
         if not isinstance(values, Mapping) or "prompt" not in values:
-            shown = f"has the keys {', '.join(values)}" if isinstance(values, Mapping) else f"is {values!r}"
-            raise ConfigError(place, f"it {shown}, without prompt", "Yield a dict with the key prompt")
+            keys = f"has the keys {', '.join(values)}, but no prompt" if isinstance(values, Mapping) else ""
+            raise ConfigError(place, f"it {keys or f'is {values!r}, not a dict'}", "Yield a dict with the key prompt")
         return values["prompt"]
 
     def reset_call(self, values: Mapping[str, Any], place: str) -> tuple[Callable[..., Any], Mapping[str, Any]]:
@@ -231,7 +231,7 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[
             del row["agent_name"]  # these rows use the run's default agent
         rows.append(row)
     if not rows:
-        raise ConfigError(where, f"there are no rows of the split {split!r}", "Yield at least one row for each split")
+        raise ConfigError(where, f"there are no rows in the {split!r} split", "Yield at least one row for each split")
     return rows
 
 

@@ -96,7 +96,7 @@ class Nodes:
             raise ConfigError(
                 "NODE_RANK",
                 f"there is no rank {rank} among {count} nodes",
-                f"Set 0 to {count - 1}, different on each node",
+                f"Set a number from 0 to {count - 1}, a different one on each node",
             )
         if _number(environ, "SLURM_LOCALID"):
             raise ConfigError("--ntasks-per-node", "SLURM runs several tasks on a node", "Set --ntasks-per-node=1")

@@ -2,7 +2,7 @@
 
 `run.json` records what was started and how it ended; `train.log`, `metrics.jsonl`, `tensorboard/`, `trace.jsonl`,
 `rollouts/` and `checkpoints/` are the run's output. The same configuration resumes there from the newest checkpoint;
-another configuration is rejected. A run that starts from scratch moves the old files to `earlier/<time>/`.
+a different configuration is rejected. A run that starts from scratch moves the old files to `earlier/<time>/`.
 
 Code and tool files are not compared, because a fix often changes them (a change is reported), nor are the keys in
 `FREE_TO_CHANGE`.
@@ -100,7 +100,7 @@ class RunFolder:
         """Compare with the run in the folder, move it away if it does not resume, and write `run.json`.
 
         Raises:
-            ConfigError: another process uses the folder, or it contains a run with another configuration.
+            ConfigError: another process uses the folder, or it contains a run with a different configuration.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         try:
@@ -128,7 +128,7 @@ class RunFolder:
             self._lock.release()
 
     def require_same(self) -> Any:
-        """Refuse to resume in a folder that contains a run with another configuration.
+        """Refuse to resume in a folder that contains a run with a different configuration.
 
         Returns:
             The record of the run in this folder; None without a run.
@@ -146,8 +146,8 @@ class RunFolder:
             more = f" and {len(differ) - MOST_SHOWN} more" if len(differ) > MOST_SHOWN else ""
             raise ConfigError(
                 "trainer.experiment_name",
-                f"{self.path} contains a run with another configuration: {'; '.join(differ[:MOST_SHOWN])}{more}",
-                "Set another trainer.experiment_name, or start again here with trainer.resume_mode=disable, which "
+                f"{self.path} contains a run with a different configuration: {'; '.join(differ[:MOST_SHOWN])}{more}",
+                "Choose a different trainer.experiment_name, or start over with trainer.resume_mode=disable, which "
                 "moves that run to a folder earlier/",
             )
         return before

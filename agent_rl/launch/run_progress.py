@@ -50,14 +50,14 @@ class RunProgress:
         self.steps: dict[int, dict[str, Any]] = {}
         """The displayed metrics by step, including metrics of an earlier start of the same run."""
         self.is_training = False
-        """Whether a step has begun since this start."""
+        """Whether a step has begun since the run was last started."""
         self._last_end: float | None = None
         self.begun: float | None = None
-        """The time on the clock at this start of the run."""
+        """The time on the clock when the run was last started."""
 
     @property
     def seconds(self) -> float:
-        """Seconds since this start of the run; 0 before it."""
+        """Seconds since the run was last started; 0 before it starts."""
         return 0.0 if self.begun is None else self._clock() - self.begun
 
     @property
@@ -72,7 +72,7 @@ class RunProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the end; None before the first step of this start has ended."""
+        """Estimated seconds until the end; None until the first step since the last start has ended."""
         steps = self.training
         durations = [seconds for _, seconds in series(steps[-REMEMBERED:], "timing_s/step")]
         if self.total is None or self._last_end is None or not durations:

@@ -45,7 +45,7 @@ class Reward:
         fusion: the server that the `code` and `code_all` scorers run programs on; None: this machine's sandbox.
 
     Attributes:
-        sources: the reward of each pattern of data sources; the first match applies, and `*` matches all others.
+        sources: the reward for each pattern of data source names; the first match applies, and `*` matches all others.
         components: the components of all data sources, without the built-in terms.
         scorers: the scorers named in the settings.
         needs_groups: whether the samples of one prompt must be scored together, with `score_group`.

@@ -257,7 +257,7 @@ class LastStep:
         return f". Step {self._complete} is saved in {folder}: fix the problem, and resume with: {command}"
 
     def _save_complete(self) -> None:
-        """Save the last complete step of this start, unless verl has already saved it."""
+        """Save the last complete step since the run was last started, unless verl has already saved it."""
         tracker = self._checkpoint().with_name("latest_checkpointed_iteration.txt")
         is_saved = tracker.is_file() and tracker.read_text() == str(self._complete)
         if self._complete > self._begun and not is_saved:

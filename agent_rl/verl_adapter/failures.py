@@ -81,7 +81,7 @@ class FailedSessions:
             f"agent_rl.reward.max_unscored_share={self._limit:g}. {reasons}. Fix the cause, or raise the share"
         )
 
-    def nothing_usable(self, problem: object, of: str = "of the step") -> UnscoredError:
+    def nothing_usable(self, problem: object, of: str = "in this step") -> UnscoredError:
         """Return the error for a step or validation without any trajectory, with the latest reason."""
         tags = [each for each in self._tags.values() if not each.get("scored")]
         last = f"; {len(tags)} failed, the last with: {tags[-1].get('error')}" if tags else ""

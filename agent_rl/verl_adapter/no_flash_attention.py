@@ -3,7 +3,7 @@
 If flash-attn is installed, nothing is changed.
 
 On a GPU, `flash_attention_2` is torch's kernel for packed sequences, `torch.nn.attention.varlen.varlen_attn`.
-Any version of transformers would download a kernel from the Hub at each model load, and fail offline.
+Without the patch, every version of transformers downloads a kernel from the Hub at each model load and fails offline.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def check_version(version: str) -> None:
     """
     if version != VERL_VERSION:
         raise ConfigError(
-            "verl", f"version {version} is installed, but agent_rl extends {VERL_VERSION}", "Install agent-rl[train]"
+            "verl", f"version {version} is installed, but agent_rl requires {VERL_VERSION}", "Install agent-rl[train]"
         )
 
 

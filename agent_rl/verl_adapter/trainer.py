@@ -254,7 +254,7 @@ class AgentTrainer(PPOTrainer):
     ) -> dict[str, float]:
         """Average over the trajectories with a score; verl counts a missing trajectory as accuracy 0."""
         if not uids:
-            raise self.failures.nothing_usable("every trajectory failed", "of the validation")
+            raise self.failures.nothing_usable("every trajectory failed", "in this validation")
         columns, missing = trained_samples.fill_missing_samples(uids, {"": sources, **infos}, expected_acc_counts)
         sources, uids = columns.pop(""), columns.pop("uid")
         return {**super()._val_metrics_update(sources, uids, columns, turns), **missing}

@@ -114,7 +114,7 @@ def test_a_broken_plugin_is_loud() -> None:
     """verl logs a failing entry point at debug level only."""
     done = python("import agent_rl.verl_adapter.patches as p; p.VERL_VERSION = '0.0'; import verl")
     assert "agent_rl could not register itself with verl" in done.stderr
-    assert "agent_rl extends 0.0" in done.stderr
+    assert "agent_rl requires 0.0" in done.stderr
 
 
 VALIDATE = (

@@ -120,7 +120,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "row_without_prompt": (
         '"prompt"', '"question"',
-        (f"Safe.rows (FILE:{ROWS}), train row 0: it has the keys question, code, without prompt", "Yield a dict"),
+        (f"Safe.rows (FILE:{ROWS}), train row 0: it has the keys question, code, but no prompt", "Yield a dict"),
     ),
     "prompt_that_is_not_text": (
         'f"Open safe {number} ({split})."', "number",
@@ -128,7 +128,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "no_test_rows": (
         "range(64)", "range(64 if split == 'train' else 0)",
-        (f"Safe.rows (FILE:{ROWS}): there are no rows of the split 'test'", "Yield at least one row"),
+        (f"Safe.rows (FILE:{ROWS}): there are no rows in the 'test' split", "Yield at least one row"),
     ),
     "rows_without_yield": (
         "yield {", "row = {",
@@ -164,7 +164,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "expert_raises": (
         "self.open(self.code)", "self.opens()",
-        (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError", "must solve every row: correct the method"),
+        (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError", "must solve every row; correct the method"),
     ),
     "not_an_environment": (
         WORKS[WORKS.index("class Safe") :], "class Safe:\n    pass\n",

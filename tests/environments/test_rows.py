@@ -108,7 +108,7 @@ def test_a_missing_file_names_the_class(tmp_path: Path) -> None:
         ({"prompt": "Add."}, r"Sums\.data, train row 0, reset \(.*sums\.py:9\): missing a required argument: 'number'"),
         (
             {"question": "Add.", "number": 1},
-            r"Sums\.data, train row 0: it has the keys question, number, without prompt",
+            r"Sums\.data, train row 0: it has the keys question, number, but no prompt",
         ),
         ({"prompt": "", "number": 1}, r"sums, train row 0, column prompt.*the text is empty"),
         ({"prompt": [{"content": "x"}], "number": 1}, r"sums, train row 0, column prompt.*role"),

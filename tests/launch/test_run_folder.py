@@ -79,7 +79,7 @@ def test_the_same_configuration_goes_on_from_its_checkpoint(tmp_path: Path) -> N
 
 def test_another_configuration_is_refused_with_the_keys_that_differ(tmp_path: Path) -> None:
     begin(tmp_path, checkpoint=7)
-    with pytest.raises(ConfigError, match=r"data\.seed is 2, was 1\. Set another trainer\.experiment_name") as caught:
+    with pytest.raises(ConfigError, match=r"data\.seed is 2, was 1\. Choose a different trainer") as caught:
         begin(tmp_path, data__seed=2)
     assert "total_epochs" not in caught.value.problem
     begin(tmp_path)  # the folder is free again

@@ -16,7 +16,7 @@ from tests.support.forks import EXTENDED, FORKS, Mode, python
 
 def test_another_verl_is_refused() -> None:
     patches.check_version("0.9.1")
-    with pytest.raises(ConfigError, match=r"version 0\.10\.0 is installed, but agent_rl extends 0\.9\.1"):
+    with pytest.raises(ConfigError, match=r"version 0\.10\.0 is installed, but agent_rl requires 0\.9\.1"):
         patches.check_version("0.10.0")
 
 

@@ -73,7 +73,7 @@ def test_the_asynchronous_buffer_waits_for_what_finishes(good: int) -> None:
 
 
 def test_the_asynchronous_buffer_gives_up_when_all_fails() -> None:
-    with pytest.raises(UnscoredError, match="no trajectory of the step is usable: 4 groups failed in a row"):
+    with pytest.raises(UnscoredError, match="no trajectory in this step is usable: 4 groups failed in a row"):
         ends(ours(Polled), 0)
     assert ends(make(Polled), 0) == "forever"
 

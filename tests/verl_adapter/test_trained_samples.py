@@ -143,7 +143,7 @@ def test_a_validation_is_that_of_its_survivors_also_after_a_batch_without_one():
 def test_a_validation_of_which_nothing_has_a_score_stops_the_run():
     ended = python(VALIDATION.format(lost=3, batches=[1]))
     assert ended.startswith(
-        "UnscoredError: no trajectory of the validation is usable: every trajectory failed; 8 failed"
+        "UnscoredError: no trajectory in this validation is usable: every trajectory failed; 8 failed"
     )
 
 

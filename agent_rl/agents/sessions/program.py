@@ -63,7 +63,7 @@ def address_for(url: str | None) -> str:
             probe.connect((host, 9))  # sends nothing: the system chooses the network
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise ConfigError(f"{KEY}.url", f"the host {host!r} cannot be reached ({error})", "Correct it") from None
+        raise ConfigError(f"{KEY}.url", f"the host {host!r} cannot be reached ({error})", "Correct the URL") from None
 
 
 async def run_program(settings: GatewaySettings, row: Mapping[str, Any], base_url: str, key: str) -> ProgramEnd:

@@ -26,7 +26,7 @@ SESSIONS = 1024
 
 
 def environment(identifier: str) -> Any:
-    """Return the class of a folder or an address; see `family_class`."""
+    """Return the environment class for a folder or an address; see `family_class`."""
     from agent_rl.environments.served import class_of
 
     is_address = identifier.startswith(("http://", "https://"))

@@ -92,7 +92,7 @@ class Session:
         return result.content, False
 
     def reward(self, answer: str | None) -> float:
-        """Return the result of tau2's evaluator; an episode without an answer was cut off."""
+        """Return the result of tau2's evaluator; the answer None means that the episode was cut off."""
         from tau2.data_model.message import AssistantMessage
         from tau2.data_model.simulation import SimulationRun, TerminationReason
         from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation

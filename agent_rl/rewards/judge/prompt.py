@@ -1,4 +1,4 @@
-"""`PromptTemplate`: writes a judge's prompt and reads its verdict, with a file that has placeholders or with a class.
+"""`PromptTemplate`: writes a judge's prompt and reads its verdict, with a template file or with a class.
 
 A file contains one or two messages: the system message follows a `[system]` line, the user message a `[user]` line.
 `{name}` is a placeholder, and `{{name}}` is the literal text `{name}`. An instruction against prompt injection and the

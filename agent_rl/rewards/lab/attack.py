@@ -53,7 +53,7 @@ async def run_attacks(
         trajectories: the trajectories to attack, with their ground truths.
         scorer: the reward; it scores a mutation with the rest of its group, in case components compare samples.
         attacks: the attacks by name.
-        tolerance: a reward increase up to this size is ignored, because judges are not exact.
+        tolerance: a reward increase up to this size is ignored, because the scores of judges are noisy.
         concurrency: the number of trajectories to attack at the same time.
         kept: the results of an interrupted run, by the trajectory's number; new results are added to it.
 

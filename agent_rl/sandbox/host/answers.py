@@ -30,7 +30,7 @@ def read_result(text: str) -> Any:
 
 
 def longest_text(expected: Any) -> int:
-    """Return the length of JSON beyond which a value cannot equal `expected` and is not read.
+    """Return the maximum length of JSON to read; a longer value cannot equal `expected`.
 
     A number may have more digits than an equal or close number, up to a limit.
     """

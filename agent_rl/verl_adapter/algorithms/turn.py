@@ -1,4 +1,4 @@
-"""Credit for single turns with an exact gradient: `algo=turn`.
+"""Credit for individual turns with an exact gradient: `algo=turn`.
 
 The advantage of a turn is its reward to go minus the mean reward to go of the prompt's other samples that reach the
 same turn. Normalizing rewards per turn index and summing them to the end, as published scripts do, gives a mean

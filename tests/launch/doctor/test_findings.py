@@ -49,7 +49,7 @@ def without(package: str, version: str = "") -> dict[str, Any]:
 
 # check, keys, variables, facts of a node with GPUs (None: this machine on its CPU), status, part of the finding
 FINDINGS: list[tuple[str, dict[str, Any], dict[str, str], dict[str, Any] | None, str, str]] = [
-    ("installation.packages", {}, {}, without("verl", "0.8.0"), "problem", "agent_rl extends 0.9.1"),
+    ("installation.packages", {}, {}, without("verl", "0.8.0"), "problem", "agent_rl requires 0.9.1"),
     ("installation.packages", {}, {}, without("transformers", "5.6.0"), "problem", "(5.6.0): required"),
     ("installation.packages", {}, {}, without("tensordict", "0.9.0"), "problem", "pip install 'tensordict!=0.9.0"),
     ("installation.packages", {}, {}, without("sglang"), "problem", "sglang: is not installed -> Run pip"),

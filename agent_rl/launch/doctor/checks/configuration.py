@@ -147,7 +147,7 @@ def context(case: Case) -> Finding | None:
 
 @check("configuration", "run folder")
 def run_folder(case: Case) -> Finding | None:
-    """The run's folder is writable, and does not contain a run with another configuration."""
+    """The run's folder is writable, and does not contain a run with a different configuration."""
     run = RunFolder(case.config, script=None if case.script is None else str(case.script))
     parent = next(path for path in (run.path, *run.path.parents) if path.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):

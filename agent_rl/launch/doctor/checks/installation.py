@@ -30,7 +30,7 @@ def packages(case: Case) -> Iterator[Finding]:
         if name not in versions:
             yield problem("is not installed", everything, name)
     if (installed := versions.get("verl", VERL_VERSION)) != VERL_VERSION:
-        text = f"{installed} is installed, but agent_rl extends {VERL_VERSION}"
+        text = f"{installed} is installed, but agent_rl requires {VERL_VERSION}"
         yield problem(text, f"Run pip install verl=={VERL_VERSION}", "verl")
     extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
     unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(case, by, chosen).items()}

@@ -51,7 +51,7 @@ class Form:
     """A parsed answer.
 
     `kind` is value, tuple, set, list, union, relation, words or raw. The meaning of the other fields depends on the
-    kind. The `parts` of a value contain its rounded form, if the answer states both.
+    kind. For a value, `parts` holds the rounded form if the answer states both forms.
     """
 
     kind: str

@@ -128,7 +128,7 @@ def _hosts(connection: HttpConnection) -> list[str]:
     except httpx.InvalidURL as error:
         raise ConfigError("base_url", f"{error} (value {connection.base_url!r})", "Write https://host/path") from None
     if url.userinfo:
-        raise ConfigError("base_url", "it contains a user or a password", "Use `auth` with `type: basic` and its `env`")
+        raise ConfigError("base_url", "it contains a username or password", "Write auth: {type: basic, env: VARIABLE}")
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
         raise ConfigError("base_url", f"it cannot be used (value {connection.base_url!r})", "Write https://host/path")
     hosts = [host.lower() for host in connection.allow_hosts] or [url.host]
