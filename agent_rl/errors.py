@@ -99,7 +99,7 @@ def reason_of(error: Exception) -> str:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a remedy that suggests names similar to an unknown name, and lists the known names if they are few."""
     names = sorted(known)
-    similar = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    similar = difflib.get_close_matches(name, names, n=3) or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if similar and len(names) > FEW:
         return f"Did you mean {' or '.join(map(repr, similar))}?"
     if len(names) > MOST_LISTED:
