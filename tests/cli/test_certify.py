@@ -19,6 +19,13 @@ def advantages(token_level_rewards, response_mask, index, **_):
 """
 
 
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the variables that the command sets back after the test."""
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    monkeypatch.setenv("VERL_LOGGING_LEVEL", "WARNING")
+
+
 def test_a_biased_function_of_the_user_is_exit_code_1(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SQUARED)
     result = CliRunner().invoke(app, ["certify", "algo", "--json", "--estimator", f"{tmp_path}/mine.py:advantages"])

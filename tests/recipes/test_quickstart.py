@@ -156,6 +156,7 @@ def test_the_two_sides_of_a_comparison_stand_side_by_side_on_a_screen(pages: Pag
     for width, is_beside in ((1400, True), (390, False)):
         with pages.at(pages.kinds()["compare"], width) as page:
             page.click("a[href*='group?with=']")
+            page.wait_for_selector(".pair > section")
             left, right = (side.bounding_box() for side in page.locator(".pair > section").all())
             assert left is not None
             assert right is not None
