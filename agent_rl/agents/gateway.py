@@ -62,7 +62,7 @@ async def run_session(
         if world is not None and trajectory.error is None:
             verdict = await world.score(trajectory)
             if "program" in trajectory.info:
-                trajectory.rewards = dict.fromkeys(trajectory.rewards, CRASH_REWARD)
+                trajectory.verdict, trajectory.rewards = CRASH_REWARD, dict.fromkeys(trajectory.rewards, CRASH_REWARD)
             elif verdict is not None:
                 trajectory.verdict = verdict
     except FatalError:

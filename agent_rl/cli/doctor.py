@@ -11,7 +11,17 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, Model, Overrides, keys_with_model, print_json, recipe_names
+from agent_rl.cli._arguments import (
+    Data,
+    Json,
+    Model,
+    Overrides,
+    RewardFunctions,
+    keys_with_model,
+    print_json,
+    recipe_names,
+    with_additions,
+)
 from agent_rl.errors import ConfigError
 
 app = typer.Typer(rich_help_panel="check", add_completion=False)
@@ -28,6 +38,8 @@ def doctor(
     ] = None,
     overrides: Overrides = None,
     model: Model = None,
+    data: Data = None,
+    reward: RewardFunctions = None,
     script: Annotated[
         Path | None, typer.Option(help="Your entry point, as for train; doctor tries the agents it registers")
     ] = None,
@@ -63,6 +75,9 @@ def doctor(
         raise typer.Exit
     if recipe and "=" in recipe:
         raise ConfigError(recipe, "there is an override but no recipe", "Pass the recipe's folder first")
+    if model is not None and not recipe:
+        raise ConfigError("--model", "there is a model but no recipe", "Pass the recipe's folder first")
+    recipe = recipe and with_additions(recipe, data, reward)
     keys = keys_with_model(recipe or "", overrides, model)
     facts = None if machine is None else Machine.from_file(machine)
     with Console(stderr=True).status("") as status, contextlib.redirect_stdout(sys.stderr):

@@ -69,8 +69,8 @@ def values_of(config: Any) -> dict[str, Any]:
         ConfigError: the configuration has several files of validation data, or a reward that only the trainer can
             compute.
     """
-    for problem in problems(config):
-        raise problem
+    if errors := problems(config):
+        raise errors[0]
     plain = resolved(config)
     rollout, data, reward = plain["actor_rollout_ref"]["rollout"], plain["data"], plain["reward"]
     if (name := reward["reward_manager"]["name"]) != "trajectory":

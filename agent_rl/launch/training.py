@@ -80,8 +80,8 @@ def train(
     with stopping.on_signals():
         nodes = Nodes.from_environment()
         config, words = _composed(recipe, overrides, nodes)
-        for problem in problems(config):
-            raise problem
+        if errors := problems(config):
+            raise errors[0]
         os.environ.update(_variables())  # Ray and every process of the run inherit it
         require_home()
         if nodes is not None and nodes.rank > 0:

@@ -76,7 +76,7 @@ def own_code(case: RunCase) -> list[Finding | FatalError]:
         tools = case.tools
     with suppress(FatalError):  # the group "reward" reports it
         reward = case.reward if case.scored_by_ours else None
-    rows = [row for row in case.rows if case.has_rows_of_ours and "prompt" in row]  # "data" reports the others
+    rows = [row for row in (case.rows if case.has_rows_of_ours else ()) if "prompt" in row]  # "data" reports the others
     findings += own_code_problems(EpisodeSetup(case.settings, tools=tools), rows, case.default_agent, reward)
     return findings
 

@@ -189,7 +189,8 @@ class UserFunction:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, SupportsFloat) and not getattr(value, "ndim", 0)
+    is_text = isinstance(value, str | bytes)  # numpy's strings have __float__
+    return isinstance(value, SupportsFloat) and not is_text and not getattr(value, "ndim", 0)
 
 
 _VARIABLE = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)

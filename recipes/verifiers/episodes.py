@@ -33,7 +33,7 @@ SEATS = [name for name, seat in agent_config_fields(ENV).items() if seat.model i
 if len(SEATS) != 1:
     raise ValueError(f"one seat must be the policy, not {SEATS}: set env.SEAT.model of each other seat in env.toml")
 ATTEMPTS = 3
-"""How often an episode starts if it fails before the first turn, for example because a sandbox is not available."""
+"""Maximum number of starts of an episode that fails before the first turn, for example without a sandbox."""
 
 
 async def run(row: dict[str, Any], base_url: str, api_key: str) -> WireEpisode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.registry import make_loop
-from agent_rl.agents.sessions.program import address_for
+from agent_rl.agents.sessions.program import PACKAGE, address_for
 from agent_rl.agents.sessions.server import gateway
 from agent_rl.environments.kind import NAME, ROW
 from agent_rl.errors import ConfigError
@@ -82,6 +83,7 @@ def test_the_program_gets_the_row_without_ground_truth_and_secrets(
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", "hidden")
     monkeypatch.setenv("OTHER_TOKEN", "named")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([f"{PACKAGE}/cpu/stand_ins", f"{PACKAGE}_mine"]))
     write = f'json.dump([row, dict(os.environ)], open("{tmp_path}/seen.json", "w")); ask("?")'
     run(write, "Yes.", environment=["OTHER_TOKEN"])
     row, environment = json.loads((tmp_path / "seen.json").read_text())
@@ -89,6 +91,7 @@ def test_the_program_gets_the_row_without_ground_truth_and_secrets(
     assert "MY_TOKEN" not in environment
     assert environment["OTHER_TOKEN"] == "named"
     assert environment["OPENAI_AGENTS_DISABLE_TRACING"] == "1"
+    assert environment["PYTHONPATH"] == f"{PACKAGE}_mine"
     run(write, "Yes.", ground_truth=True)
     assert json.loads((tmp_path / "seen.json").read_text())[0]["ground_truth"] == "42"
 
@@ -113,10 +116,16 @@ def test_a_traceback_after_a_turn_is_scored_and_reported_as_a_bug(run: Any) -> N
     """Its message may differ, and so may the library in which it ends."""
     bugs = {run('ask("?"); int(ask("?")["choices"][0]["message"]["content"])', "a", text).info["bug"] for text in "bc"}
     assert len(bugs) == 1
-    deep = run('ask("?")\ndef f(n):\n    return f(n - 1) if n else json.loads("{" * 5)\nf(99)', "Yes.")
+    recursion = 'def f(n):\n    return g(n - 1) if n else json.loads("{" * 5)\ndef g(n):\n    return f(n)\nf(300)'
+    deep = run(f'ask("?")\n{recursion}', "Yes.")  # the end of this output has no first line of a traceback
     assert (deep.verdict, deep.error) == (0.0, None)
     assert deep.info["bug"].startswith("json.decoder.JSONDecodeError at ")
     assert deep.info["bug"].endswith("/program.py:12")
+
+
+def test_output_that_is_no_traceback_is_not_a_bug(run: Any) -> None:
+    trajectory = run("""ask("?"); print('parsing File "x.csv", line 3 failed'); sys.exit(3)""", "Yes.")
+    assert (trajectory.verdict, trajectory.info.get("bug")) == (0.0, None)
 
 
 def test_a_crash_at_a_limit_is_the_policys(run: Any) -> None:
@@ -233,8 +242,9 @@ def test_an_environment_asks_and_judges_and_offers_no_tool(run: Any, world: Any,
 def test_the_parts_of_an_environments_reward_are_0_after_a_crash(run: Any, world: Any) -> None:
     parts = world("return {'right': self.answer == self.capital, 'short': 1.0}")
     assert run('ask("?")', "Paris", environments=parts, values=FRANCE).rewards == {"right": 1.0, "short": 1.0}
-    crashed = run('ask("?"); sys.exit(1)', "Paris", environments=parts, values=FRANCE)
-    assert (crashed.rewards, crashed.error) == ({"right": 0.0, "short": 0.0}, None)
+    program = 'ask("?"); post("/session/reward", {"reward": 1}); sys.exit(1)'
+    crashed = run(program, "Paris", environments=parts, values=FRANCE)
+    assert (crashed.rewards, crashed.verdict, crashed.error) == ({"right": 0.0, "short": 0.0}, 0.0, None)
 
 
 def test_a_bug_of_an_environment_leaves_the_episode_unscored(run: Any, world: Any) -> None:

@@ -156,6 +156,13 @@ def test_every_form_of_a_score(result: Any, score: Any) -> None:
         assert asyncio.run(score_answer(scorer, "answer", "truth")) == score
 
 
+def test_numbers_next_to_the_score_are_logged_and_texts_are_not() -> None:
+    result = {"score": np.float32(0.5), "style": 1, "predicted": np.str_("abc"), "note": "1.5"}
+    function = UserFunction(lambda solution_strs, **_: [result], PLACE)
+    trajectory = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED)
+    assert asyncio.run(function.judge(trajectory, "answer")) == (0.5, {"style": 1.0})
+
+
 def test_a_scorer_gets_the_row_and_the_episode() -> None:
     trajectory = Trajectory(
         prompt=[Message("system", "Be brief."), Message("user", "6*7?")],

@@ -31,13 +31,14 @@ from agent_rl.settings.user_code import place_of
 from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
 KEY = "agent_rl.gateway"
-PACKAGE = str(Path(__file__).parents[2])
+PACKAGE = Path(__file__).parents[2]
 """Folder of agent_rl. In a run on a CPU, Python's path contains its replacements for packages that need a GPU."""
 TAIL = 10_000
 """Number of bytes that are read at the end of a failed program's output."""
 LIMITS = "ulimit -c 0 2>/dev/null; ulimit -f 8388608 2>/dev/null; "
 """Start of a shell command: no core dumps, and files of at most 4 GiB."""
-FRAME = re.compile(r'File "(.+)", line (\d+)')
+FRAME = re.compile(r'^ +File "(.+)", line (\d+)', re.MULTILINE)
+"""A place in a traceback."""
 DIED = {"problem": "its process died"}
 
 
@@ -128,10 +129,11 @@ async def _run_command(
 def _bug(text: str) -> str | None:
     """Return the type of the exception in a program's output, and its last place outside installed packages."""
     trace = text.rpartition("Traceback (most recent call last):")[2]
-    if not (frames := FRAME.findall(trace)):
+    if (first := FRAME.search(trace)) is None:
         return None
+    frames = FRAME.findall(trace)
     own = [frame for frame in frames if "site-packages" not in frame[0] and "/lib/python" not in frame[0]]
-    kinds = (line.partition(":")[0] for line in trace.splitlines() if line[:1].strip())
+    kinds = (line.partition(":")[0] for line in trace[first.end() :].splitlines()[1:] if line[:1].strip())
     return f"{next(kinds, 'an exception')} at {':'.join((own or frames)[-1])}"
 
 
@@ -139,7 +141,11 @@ def _environment(settings: GatewaySettings) -> dict[str, str]:
     """Return the environment variables without secrets, and without this package's folders on Python's path."""
     named = settings.environment
     shown = {name: text for name, text in os.environ.items() if name in named or not is_secret_variable(name)}
-    paths = (path for path in shown.get("PYTHONPATH", "").split(os.pathsep) if not path.startswith(PACKAGE))
+    paths = (
+        path
+        for path in shown.get("PYTHONPATH", "").split(os.pathsep)
+        if path and not Path(path).is_relative_to(PACKAGE)
+    )
     return {**shown, "PYTHONPATH": os.pathsep.join(paths), "OPENAI_AGENTS_DISABLE_TRACING": "1"}
 
 

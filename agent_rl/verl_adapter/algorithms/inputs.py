@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.verl_adapter.trained_samples import finals, reported, session_of
+from agent_rl.verl_adapter.updates import trained_keys
 
 GDPO = "gdpo"
 """The value of `algorithm.adv_estimator`."""
@@ -39,15 +40,16 @@ def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, flo
         weights: the weight of each component.
 
     Raises:
-        ConfigError: `gdpo_reward_keys` contains a name that is not logged.
+        ConfigError: a component is not logged, or the weights do not match the components.
     """
-    keys = [key for key in batch.keys if not key.startswith("pad")]
+    keys = trained_keys(batch)
     reports = dict(zip(map(session_of, finals(keys)), reported(keys, batch.partition_id), strict=True))
     names = list(algorithm.get(KEYS) or weights)
     known = set().union(*reports.values())
     for name in names:
         if name not in known:
-            raise ConfigError(f"algorithm.{KEYS}", f"{name!r} is not logged", did_you_mean(name, known))
+            place = f"algorithm.{KEYS}" if algorithm.get(KEYS) else "agent_rl.reward"
+            raise ConfigError(place, f"{name!r} is not logged", did_you_mean(name, known))
         numbers = [reports.get(session_of(key), {}).get(name, 0.0) for key in batch.keys]
         data.non_tensor_batch[f"component/{name}"] = np.array(numbers, dtype=object)
     mask_BT = data.batch["response_mask"]
@@ -55,6 +57,9 @@ def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, flo
     data.batch["attention_mask"] = (mask_BT.flip(1).cumsum(1).flip(1) > 0).to(mask_BT)  # up to the last sampled token
     own = {KEYS: [f"component/{name}" for name in names]}
     own[WEIGHTS] = list(algorithm.get(WEIGHTS) or [weights.get(name, 1.0) for name in names])
+    if len(own[WEIGHTS]) != len(names):
+        problem = f"there are {len(own[WEIGHTS])} weights for {len(names)} components ({', '.join(names)})"
+        raise ConfigError(f"algorithm.{WEIGHTS}", problem, "Write one weight for each component, in this order")
     return OmegaConf.merge(OmegaConf.create(dict(algorithm)), own)
 
 

@@ -18,9 +18,9 @@ from agent_rl.verl_adapter.algorithms import inputs
 from agent_rl.verl_adapter.algorithms.advantages import estimate
 
 KEYS = ["a_0_0", "a_1_0", "a_1_1", "b_0_0", "b_1_0", "pad_0_0"]
-BATCH = SimpleNamespace(keys=KEYS, partition_id="train")
+BATCH = SimpleNamespace(keys=KEYS, tags=[{}] * 5 + [{"is_padding": True}], partition_id="train")
 REPORTS = [{"exact": 1.0, "short": -10.0}, {"exact": 0.0, "short": -30.0}] * 2
-"""Of the four trajectories."""
+"""The report of each of the four trajectories."""
 WEIGHTS = {"exact": 1.0, "short": 0.5}
 
 
@@ -49,6 +49,12 @@ def test_keys_and_weights_of_the_user_replace_those_of_the_reward(data: DataProt
     assert (merged.gdpo_reward_keys, merged.gdpo_reward_weights, merged.gamma) == (["component/short"], [3.0], 1.0)
     with pytest.raises(ConfigError, match=r"algorithm\.gdpo_reward_keys: 'shot' is not logged.*'short'"):
         inputs.add_components(data, BATCH, OmegaConf.create({"gdpo_reward_keys": ["shot"]}), WEIGHTS)
+
+
+def test_each_component_needs_a_weight(data: DataProto) -> None:
+    algorithm = OmegaConf.create({"gdpo_reward_weights": [1.0]})
+    with pytest.raises(ConfigError, match=r"there are 1 weights for 2 components \(exact, short\)"):
+        inputs.add_components(data, BATCH, algorithm, WEIGHTS)
 
 
 def test_components_count_if_they_have_a_weight() -> None:
