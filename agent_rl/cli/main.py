@@ -47,7 +47,6 @@ KEPT = "\\b\n"
 
 HELP = """
 Train LLM agents that use tools. Usage: agent-rl COMMAND ...
-
 {commands}
 
   --version, --debug     Print the version; show the traceback of an error.
