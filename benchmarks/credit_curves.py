@@ -109,7 +109,7 @@ def _best_rate(reward: str, algorithm: str, curves: Curves) -> float:
 
 def _area(curve: list[list[float]]) -> float:
     """Return the mean success at steps 5, 10 ... 40; a run that has ended keeps its last success."""
-    by_step = {step: success for step, success in curve}
+    by_step = {int(step): success for step, success in curve}
     return fmean(by_step.get(step, curve[-1][1]) for step in range(5, 41, 5))
 
 
