@@ -115,9 +115,9 @@ def values(recordings: Sequence[Recording], records: Iterable[Record]) -> list[d
     trajectories = []
     for _, group in groupby(zip(recordings, rewards, strict=True), key=lambda pair: pair[0].name):
         turns = []
-        for recording, found in group:
+        for recording, samples in group:
             calls = [call.name for call in recording.trajectory.turns[recording.turn - 1].calls]
-            turns.append({"turn": recording.turn, "calls": calls, **estimate_mean(found).plain()})
+            turns.append({"turn": recording.turn, "calls": calls, **estimate_mean(samples).plain()})
         score = recording.trajectory.score
         following = [turn["mean"] for turn in turns[1:]]
         following.append(score.total if score and recording.turn == len(recording.trajectory.turns) else None)

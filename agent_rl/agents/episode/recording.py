@@ -44,7 +44,7 @@ class Recording:
         self.name = f"trajectory {trajectory.id}"
         if not 0 < turn <= len(turns):
             raise ConfigError("--turn", f"{self.name} has no turn {turn}", f"Choose a turn from 1 to {len(turns)}")
-        self.restored = turns[: turn - 1]
+        self.prefix = turns[: turn - 1]
         self.samples = [each for own in trajectory.info["tokens"]["sequences"] for each in _samples(own)]
         self.sampled_turns = [own for each in turns for own in (each, None)[: 1 + ("fold" in each.notes)]]
         """The turn of each sample; None for the notes of a fold, which follow the turn."""
@@ -55,7 +55,7 @@ class Recording:
     def require_repeatable(self, specs: Sequence[ToolSpec]) -> None:
         """Raise a ConfigError for a call that must not be sent again, because its tool reaches the outside."""
         refused = {spec.name for spec in specs if not spec.may_be_repeated}
-        for number, turn in enumerate(self.restored, 1):
+        for number, turn in enumerate(self.prefix, 1):
             for name in refused & {result.name for result in turn.results}:
                 problem = "the tool reaches the outside, so its calls are not repeated"
                 remedy = "Write `reusable: true` in its entry if a repeated call is harmless"
@@ -66,7 +66,7 @@ class Recording:
         announced = f"\n\n{final.text}" if final else ""
         return [
             Reply(turn.observation.removesuffix(announced), reward=turn.notes.get("reward"))
-            for turn in self.restored
+            for turn in self.prefix
             if turn.observation is not None and not turn.calls and turn.malformed is None and "cut" not in turn.notes
         ]
 
