@@ -41,8 +41,9 @@ class ForkEvaluation(Evaluation):
         for recording in recordings:
             recording.require_repeatable(base.specs)
             agent = recording.trajectory.agent
-            if type(base.loop(agent)).converse is not EpisodeLoop.converse:
-                problem = f"a program runs the episodes of {agent!r}, and its state cannot be restored"
+            loop = type(base.loop(agent))
+            if (loop.run_row, loop.converse) != (EpisodeLoop.run_row, EpisodeLoop.converse):
+                problem = f"{agent!r} runs its episodes with its own code, whose state cannot be restored"
                 raise ConfigError(recording.name, problem, "Choose a trajectory of another agent")
         return cls(base.settings, base.rows, base.specs, base.reward, recordings)
 

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from agent_rl.agents import registry
+from agent_rl.agents.episode.agent import Agent
+from agent_rl.agents.react import ReactFormat
 from agent_rl.cli.main import app
 from agent_rl.data import make_row, write_parquet
 from agent_rl.environments.kind import environment_rows
@@ -320,6 +323,21 @@ def test_what_cannot_be_forked(counter: Case, words: list[str], said: str) -> No
     counter.words = tuple(word for word in counter.words if "policy" not in word or "policy=chat" not in words)
     with pytest.raises(ConfigError, match=re.escape(said)):
         command(counter, *words)
+
+
+def test_an_agent_with_its_own_episodes_is_refused(counter: Case) -> None:
+    async def own_episode(loop: Any, row: Any, policy: Any, format: Any, trajectory: Trajectory) -> None:
+        """Never called."""
+
+    counter.record(act("add", number=1), say("done"))
+    agents = {"own_agent": Agent("own_agent", lambda settings, limits: ReactFormat(), run=own_episode)}
+    path = counter.folder / "recorded/trajectories.jsonl"
+    (other,) = (replace(each, agent="own_agent") for each in trace.read(path, tokens=True))
+    trace.append(counter.folder / "own.jsonl", other)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "registered", agents)
+        with pytest.raises(ConfigError, match="trajectory 0_0: 'own_agent' runs its episodes with its own code, whose"):
+            command(counter, "--turn", "2", trace="own.jsonl")
 
 
 def test_which_trajectory(counter: Case) -> None:
