@@ -23,7 +23,7 @@ LINE = "{:>12} {:>5}  {:<20} {:>26} {:>11}"
 @app.command()
 def fork(
     source: Annotated[str, typer.Argument(metavar="TRACE", help="A trace, or the folder of a run or an evaluation")],
-    turn: Annotated[str, typer.Option(help="First turn that is sampled anew: a number from 1, a range A-B, or all")],
+    turn: Annotated[str, typer.Option(help="First turn to sample: a number from 1, a range A-B, or all")],
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="[RUN] KEY=VALUE", help="As for `agent-rl eval`; RUN defaults to TRACE if it is a run"),

@@ -106,7 +106,7 @@ def write_rows(recordings: Iterable[Recording], path: Path) -> None:
 def values(recordings: Sequence[Recording], records: Iterable[Record]) -> list[dict[str, Any]]:
     """Return each trajectory's turns with their values, as JSON data.
 
-    A turn's `value` is the mean reward of the episodes that sample this turn anew. Its `difference` is the value of the
+    A turn's `value` is the mean reward of the episodes that start with this turn. Its `difference` is the value of the
     next turn, or the trajectory's reward after the last turn, minus its own value; None if one of them is unknown.
     """
     rewards: list[list[list[float]]] = [[] for _ in recordings]
