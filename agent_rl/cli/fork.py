@@ -42,7 +42,7 @@ def fork(
 
     \b
       agent-rl fork outputs/my_run --id 17_2 --turn 3 -n 64
-      agent-rl fork trace.jsonl --first 5 --turn all --recipe NAME --model MODEL
+      agent-rl fork trace.jsonl --id 4_0 --turn 2 --recipe text_world --model MODEL
 
     An episode restores the trajectory before the turn with exactly its tokens: recorded calls run again, and their
     results are compared with the record. A turn's value is the mean reward of its episodes, with a 95% interval, and
