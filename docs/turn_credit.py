@@ -132,15 +132,16 @@ def _correlations(compute: Callable[..., float], series: Sequence[Sequence[np.nd
     random = np.random.default_rng(0)
     count = len(series[0])
     samples = [random.integers(count, size=count) for _ in range(RESAMPLES)]
-    result = {}
+    result: dict[str, Any] = {}
     centred = [[own - own.mean() for own in each] for each in series]
     for name, used in (("all", series), ("within", centred)):
         flat = [compute(*(np.concatenate([each[place] for place in own]) for each in used)) for own in samples]
         value = compute(*map(np.concatenate, used))
         known = value == value
         low, high = np.nanquantile(flat, [0.025, 0.975]) if known else (None, None)
-        result[name] = {"correlation": value, "low": low, "high": high} if known else None
-    return json.loads(json.dumps(result, default=float), parse_float=lambda text: round(float(text), 4))
+        figures = {"correlation": value, "low": low, "high": high}
+        result[name] = {key: round(float(figure), 4) for key, figure in figures.items()} if known else None
+    return result
 
 
 def _mean_correlation(own: np.ndarray[Any, Any], *worth: np.ndarray[Any, Any]) -> float:
