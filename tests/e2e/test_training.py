@@ -21,7 +21,7 @@ from agent_rl.data import arithmetic, gsm8k, write_parquet
 from agent_rl.data.sources import read_raw
 from agent_rl.launch.command import trainer_command
 from agent_rl.trajectory import Trajectory, trace
-from agent_rl.verl_adapter.trained_samples import FATES
+from agent_rl.trajectory.selection import FATES
 from tests.e2e.conftest import Outside, gone, marked_run
 from tests.e2e.training import run_alone
 
