@@ -11,9 +11,10 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+import agent_rl.config
 from agent_rl.errors import ConfigError, reason_of
 from agent_rl.evaluation import run_checks as checks
-from agent_rl.evaluation.run_record import Sample, read_dump, read_run
+from agent_rl.evaluation.run_record import StoredSample, read_dump, read_run
 from agent_rl.launch.recipes import share_folder
 from agent_rl.rewards.component import Component
 from agent_rl.rewards.custom import configured_reward
@@ -28,6 +29,22 @@ EXAMPLES = 3
 """Number of problems shown per line."""
 MOST_WEIGHTS = 3
 """Largest number of a run's models that compute log-probs again, because a checkpoint must be merged first."""
+PLAIN = {
+    "algorithm.norm_adv_by_std_in_grpo": True,
+    "algorithm.gamma": 1.0,
+    "algorithm.lam": 1.0,
+    "algorithm.filter_groups.enable": False,
+    "actor_rollout_ref.actor.loss_agg_mode": "token-mean",
+    "actor_rollout_ref.actor.policy_loss.loss_mode": "vanilla",
+}
+"""The keys on which a certificate depends besides the estimator, with their values unless the word sets them."""
+BESIDES = {
+    "actor_rollout_ref.actor.use_kl_loss": False,
+    "algorithm.use_kl_in_reward": False,
+    "actor_rollout_ref.actor.entropy_coeff": 0,
+    "actor_rollout_ref.actor.ppo_epochs": 1,
+}
+"""Keys that a certificate does not cover unless they have these values."""
 ATTACKED = 32
 """Number of trajectories that are attacked."""
 
@@ -68,7 +85,7 @@ def certify_run(
         raise ConfigError(str(path), "it contains no trajectory of training", "Pass a run with a trace, or a dump")
     weights = weights or _weights(path, keys, {row.step for sample in samples for row in sample.rows})
     model = tokenizer or keys.get("actor_rollout_ref.model.path") or next(iter(weights.values()), None)
-    word, differing, algorithm = _algorithm(configuration, algo)
+    word, algorithm = _algorithm(keys, configuration, algo)
     is_cut = keys.get("actor_rollout_ref.rollout.top_p", 1) < 1 or keys.get("actor_rollout_ref.rollout.top_k", -1) > 0
     evidence: dict[float, Any] = {}
     return [
@@ -79,7 +96,7 @@ def certify_run(
         _line("sampling", "likelihoods at other temperatures", checks.check_sampling(evidence, is_cut)),
         _line("rewards", "components, weights and prompts", checks.check_rewards(samples, settings)),
         _line("advantages", "verl's estimator", checks.check_advantages(samples, settings, algorithm)),
-        _estimator(word, differing),
+        _estimator(word, keys),
         _line("dropped", "fates, sizes and rewards", checks.check_dropped(samples)),
         _attack(samples, configuration, settings),
         Line("replay", "hash of the weights", "the run was not trained again from its trace"),
@@ -135,29 +152,43 @@ def _image_token(model: str | None) -> int | None:
     return token
 
 
-def _algorithm(configuration: Mapping[str, Any], algo: str | None) -> tuple[str, list[str], Any]:
-    """Return the word of `algo=`, the keys in which a run differs from it, and the `algorithm` section, if known."""
-    if not (configuration or algo):
-        return "", [], None
+def _algorithm(keys: Mapping[str, Any], configuration: Mapping[str, Any], algo: str | None) -> tuple[str, Any]:
+    """Return the name of the certificate and the `algorithm` section of a run or of a word; None: not known."""
+    if algo is None:
+        return _word(keys), OmegaConf.create(configuration["algorithm"]) if configuration else None
     from agent_rl.verl_adapter.certificates import methods
 
-    if algo is None:
-        config = OmegaConf.create(dict(configuration))
-        return *methods.nearest_word(config), config.algorithm
-    (word, *_) = methods.find([algo])
-    return word, [], methods.method(word).algorithm
+    (name, *_) = methods.find([algo])
+    return name, methods.method(name).algorithm
 
 
-def _estimator(word: str, differing: Sequence[str]) -> Line:
+def _word(keys: Mapping[str, Any]) -> str:
+    """Return the word of `algo=` whose certificate applies to a run; empty if there is none."""
+    for file in sorted((Path(agent_rl.config.__path__[0]) / "algo").glob("*.yaml")):
+        own = PLAIN | dict(leaves(OmegaConf.to_container(OmegaConf.load(file))))
+        if all(keys.get(key) == own[key] for key in ("algorithm.adv_estimator", *PLAIN)):
+            return f"algo={file.stem}"
+    return ""
+
+
+def _estimator(word: str, keys: Mapping[str, Any]) -> Line:
     file = share_folder() / CERTIFICATES
     verdicts = {each["name"]: each["verdict"] for each in json.loads(file.read_text())["certificates"]}
     if word not in verdicts:
-        return Line("estimator", CERTIFICATES, "pass --algo, or see agent-rl certify algo --estimator")
-    besides = f"; it does not cover {', '.join(differing)}" if differing else ""
-    return Line("estimator", CERTIFICATES, f"{word}: {verdicts[word]}{besides}", "ok")
+        why = (
+            "no certificate has these settings: see agent-rl certify algo"
+            if "algorithm.adv_estimator" in keys
+            else "pass --algo"
+        )
+        return Line("estimator", CERTIFICATES, why)
+    besides = [f"{key}={keys[key]}" for key, value in BESIDES.items() if keys.get(key, value) != value]
+    if keys.get("data.train_batch_size") != keys.get("actor_rollout_ref.actor.ppo_mini_batch_size"):
+        besides.append("several updates per batch")
+    text = f"{word}: {verdicts[word]}{'; it does not cover ' * bool(besides)}{', '.join(besides)}"
+    return Line("estimator", CERTIFICATES, text, "ok")
 
 
-def _attack(samples: Sequence[Sample], configuration: Mapping[str, Any], settings: AgentRLSettings) -> Line:
+def _attack(samples: Sequence[StoredSample], configuration: Mapping[str, Any], settings: AgentRLSettings) -> Line:
     """Attack the run's reward, unless it uses a service, whose answers may cost money."""
     source, scored = "agent-rl reward attack", [each.trajectory for each in samples if each.trajectory.score][:ATTACKED]
     if not configuration:

@@ -17,7 +17,7 @@ import numpy as np
 from agent_rl.agents.policies.chat_template import RESULT, USER, template_of
 from agent_rl.evaluation.audit import audit_trajectory, sampled_texts, stretches_of
 from agent_rl.evaluation.model_log_probs import FACTORS, ModelLogProbs
-from agent_rl.evaluation.run_record import UNEXPLAINED, Sample
+from agent_rl.evaluation.run_record import UNEXPLAINED, StoredSample
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory.selection import MEASURES, SampleFate, fate_means, selection_bias
 
@@ -34,7 +34,7 @@ class NotCheckedError(Exception):
     """Why a check is not possible."""
 
 
-def check_tokens(samples: Iterable[Sample], settings: AgentRLSettings) -> Found:
+def check_tokens(samples: Iterable[StoredSample], settings: AgentRLSettings) -> Found:
     """Every sampled token is trained on once, or there is a reason why not."""
     trained, rest, any_rows = 0, Counter[str](), False
     for sample in samples:
@@ -60,7 +60,7 @@ def check_tokens(samples: Iterable[Sample], settings: AgentRLSettings) -> Found:
     return f"{trained + sum(rest.values()):,} sampled tokens: {', '.join(parts)}"
 
 
-def _first_difference(sample: Sample) -> int | None:
+def _first_difference(sample: StoredSample) -> int | None:
     """Return the number of the first sampled token that differs from the engine's, if those are known."""
     pairs = chain.from_iterable(zip(own["response_ids"], own["mask"], strict=False) for own in sample.sequences)
     trained = (token for token, mask in pairs if mask)
@@ -68,7 +68,7 @@ def _first_difference(sample: Sample) -> int | None:
     return next((place for place, (a, b) in enumerate(zip(sampled, trained, strict=False)) if a != b), None)
 
 
-def check_masks(samples: Iterable[Sample], chat: Any) -> Found:
+def check_masks(samples: Iterable[StoredSample], chat: Any) -> Found:
     """Mask 1 is on the sampled turns, the log-probs are on it too, and the template's tokens follow each turn."""
     if chat is None:
         raise NotCheckedError("pass --tokenizer")
@@ -97,7 +97,7 @@ def check_masks(samples: Iterable[Sample], chat: Any) -> Found:
     return f"{turns:,} turns, their log-probs, and what follows them"
 
 
-def check_images(samples: Iterable[Sample], token: int | None) -> Found:
+def check_images(samples: Iterable[StoredSample], token: int | None) -> Found:
     """The trainer got the images whose placeholders are in the tokens."""
     images = 0
     for sample in samples:
@@ -112,7 +112,7 @@ def check_images(samples: Iterable[Sample], token: int | None) -> Found:
     return f"{images:,} images"
 
 
-def check_log_probs(samples: Iterable[Sample], weights: Mapping[int, str], evidence: dict[float, Any]) -> Found:
+def check_log_probs(samples: Iterable[StoredSample], weights: Mapping[int, str], evidence: dict[float, Any]) -> Found:
     """The log-probs are those of the weights of their step.
 
     Args:
@@ -179,7 +179,7 @@ def check_sampling(evidence: Mapping[float, Any], truncates: bool) -> Found:
     return f"temperature {', '.join(f'{each:g}' for each in evidence)}"
 
 
-def check_rewards(samples: Iterable[Sample], settings: AgentRLSettings) -> Found:
+def check_rewards(samples: Iterable[StoredSample], settings: AgentRLSettings) -> Found:
     """A reward is the sum of its components, every trained trajectory has one, and a group has a single prompt."""
     own = settings.reward
     is_sum = own.combine == "sum" and not any("combine" in each for each in own.per_data_source.values())
@@ -201,7 +201,7 @@ def check_rewards(samples: Iterable[Sample], settings: AgentRLSettings) -> Found
     return f"{scored:,} rewards, {compared:,} with components and weights, and the prompts of {len(prompts):,} groups"
 
 
-def check_advantages(samples: Iterable[Sample], settings: AgentRLSettings, algorithm: Any) -> Found:
+def check_advantages(samples: Iterable[StoredSample], settings: AgentRLSettings, algorithm: Any) -> Found:
     """The advantages are those that the estimator computes from the rewards."""
     if algorithm is None:
         raise NotCheckedError("pass --algo")
@@ -228,7 +228,7 @@ def check_advantages(samples: Iterable[Sample], settings: AgentRLSettings, algor
     return f"{sum(map(len, batches.values())):,} rows of {len(batches):,} updates ({algorithm.adv_estimator})"
 
 
-def check_dropped(samples: Sequence[Sample]) -> Found:
+def check_dropped(samples: Sequence[StoredSample]) -> Found:
     """Who is not trained on, and how far that moves the means of the trained trajectories."""
     yield from ()  # that a trajectory is dropped is not a problem of the run
     fates = []

@@ -1,4 +1,4 @@
-"""`Sample`: a sampled trajectory and what a trainer did with it, from a run's folder or from another trainer's dump.
+"""`StoredSample`: a sampled trajectory and what a trainer did with it, from a run or from another trainer's dump.
 
 A dump is a JSON lines file of trajectories (`Trajectory.to_json`) with these entries in `info`: `step`, `tokens`
 (`Tokens`), `rows` (a list of `TrainedRow`; empty: not trained on), and if known `sampled_ids` (the token ids of each
@@ -29,7 +29,7 @@ UNEXPLAINED = "unexplained"
 """The fate of a scored trajectory that is in no batch without a reason."""
 
 
-class Sample(NamedTuple):
+class StoredSample(NamedTuple):
     """A sampled trajectory, whose `info["tokens"]` has its sequences, with the rows of batches that trained on it."""
 
     trajectory: Trajectory
@@ -63,7 +63,7 @@ class Sample(NamedTuple):
         return masked_sequences(sequences, self.trajectory, *masks) if sequences else []
 
 
-def read_dump(path: Path) -> Iterator[Sample]:
+def read_dump(path: Path) -> Iterator[StoredSample]:
     """Yield the samples of a dump.
 
     Raises:
@@ -80,7 +80,7 @@ def read_dump(path: Path) -> Iterator[Sample]:
             problem = " ".join(str(error).split())
             raise ConfigError(f"{path}, line {number}", problem, "See docs/guides/algorithms.md") from error
         fate = "kept" if rows else "lost" if own.score is None else own.info.get("dropped", UNEXPLAINED)
-        yield Sample(own, rows, fate, float(own.info.get("temperature", 1.0)))
+        yield StoredSample(own, rows, fate, float(own.info.get("temperature", 1.0)))
 
 
 @cache
@@ -88,7 +88,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def read_run(folder: Path, keys: Mapping[str, Any], is_resumed: bool) -> Iterator[Sample]:
+def read_run(folder: Path, keys: Mapping[str, Any], is_resumed: bool) -> Iterator[StoredSample]:
     """Yield the samples of a run, without those of validations.
 
     Args:
@@ -124,7 +124,7 @@ def read_run(folder: Path, keys: Mapping[str, Any], is_resumed: bool) -> Iterato
         if fate == "lost" and own.score is not None:
             is_over = is_resumed or (own.info.get("step") or 0) > last
             fate = "unused" if is_over else _reason(scored[own.id.rpartition("_")[0]], keys)
-        yield Sample(own, rows.get(own.id, []), fate, temperature)
+        yield StoredSample(own, rows.get(own.id, []), fate, temperature)
     missing = rows.keys() - {own.id for own in sampled}
     if missing:
         raise ConfigError(str(file), f"it lacks {', '.join(sorted(missing)[:3])}, which is in a batch", "Restore it")

@@ -19,7 +19,7 @@ from agent_rl.agents.policies.local import LocalModel
 from agent_rl.agents.policies.source import PolicyUsage, Sampling
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.errors import UnscoredError
-from agent_rl.evaluation.run_record import Sample
+from agent_rl.evaluation.run_record import StoredSample
 from agent_rl.evaluation.runner import Evaluation, columns
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.launch.composition import compose, resolved
@@ -112,7 +112,7 @@ def stored(folder: Path, trajectories: Sequence[Trajectory], *words: str) -> Pat
     names, values = [], []
     of_id = advantages(trajectories)
     for each in trajectories:
-        trained = Sample(each, [], "kept", 1.0).trained(settings)
+        trained = StoredSample(each, [], "kept", 1.0).trained(settings)
         if not any(any(sequence.mask) for sequence in trained):
             each.info[LEFT_OUT] = True
         trace.append(folder / "trace.jsonl", each)

@@ -16,14 +16,17 @@ from typer.testing import CliRunner
 from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.model_log_probs import ModelLogProbs
-from agent_rl.evaluation.run_certificate import certify_run
+from agent_rl.evaluation.run_certificate import _estimator, _word, certify_run
+from agent_rl.launch.composition import compose, resolved
 from agent_rl.trajectory import trace
+from agent_rl.trajectory.run_files import leaves
 from agent_rl.trajectory.trace.batches import append_batch
 from tests.evaluation.made_runs import MODEL, dump, play, source, stored, unscored, write
 from tests.support.profiles import FULL, bounded
 
 pytestmark = pytest.mark.trainer
 
+ALGORITHMS = [file.stem for file in sorted(Path("agent_rl/config/algo").glob("*.yaml"))]
 Lines = list[dict[str, Any]]
 
 
@@ -278,6 +281,17 @@ def test_a_clean_run_raises_no_alarm(case: int, tmp_path: Path) -> None:
     assert all(by_check[name] == "ok" for name in ("tokens", "masks", "log-probs", "sampling", "advantages", "rewards"))
 
 
+@bounded
+@pytest.mark.parametrize("algo", ALGORITHMS if FULL else ("dr_grpo", "turn"))
+def test_a_run_finds_the_certificate_of_its_algorithm(algo: str) -> None:
+    keys = dict(leaves(resolved(compose("recipes/quickstart", [f"algo={algo}", "kl=loss"]))))
+    line = _estimator(_word(keys), keys)
+    assert line.text.startswith(f"algo={algo}: ")
+    assert line.text.endswith("it does not cover actor_rollout_ref.actor.use_kl_loss=True")
+    keys["actor_rollout_ref.actor.loss_agg_mode"] = "seq-mean-token-sum"
+    assert _estimator(_word(keys), keys).status == "not checked"
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run."""
@@ -343,7 +357,7 @@ def test_a_dump_without_options_is_checked_as_far_as_possible(clean: Lines, tmp_
     found = {line.check: line for line in certify_run(write(clean, tmp_path / "dump.jsonl"))}
     assert {name for name, line in found.items() if line.status == "ok"} == {"tokens", "rewards", "dropped"}
     assert found["masks"].text == "pass --tokenizer"
-    assert found["advantages"].text == "pass --algo"
+    assert found["advantages"].text == found["estimator"].text == "pass --algo"
 
 
 def test_the_model_of_a_dump_may_be_given_for_one_step(clean: Lines, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-from omegaconf import OmegaConf
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from verl.utils.config import omega_conf_to_dataclass
 
@@ -31,14 +30,6 @@ COUPLED = ("gae", "gdpo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_bas
 """Estimators whose advantages depend on the whole batch; a user's advantages may too."""
 BUILT_IN = frozenset(ADV_ESTIMATOR_REGISTRY)
 """The estimators of verl and agent_rl, without those of the user."""
-DECISIVE = (
-    *("algorithm.norm_adv_by_std_in_grpo", "algorithm.gamma", "algorithm.lam", "algorithm.use_kl_in_reward"),
-    *("algorithm.filter_groups.enable", "actor_rollout_ref.actor.policy_loss.loss_mode"),
-    *("actor_rollout_ref.actor.loss_agg_mode", "actor_rollout_ref.actor.clip_ratio_low"),
-    *("actor_rollout_ref.actor.clip_ratio_high", "actor_rollout_ref.actor.ppo_epochs"),
-    *("actor_rollout_ref.actor.use_kl_loss", "actor_rollout_ref.actor.entropy_coeff"),
-)
-"""The keys on which a certificate depends, besides the estimator."""
 OPTION = "--estimator"
 
 
@@ -78,21 +69,6 @@ def method(name: str) -> Method:
         return _method(config.algorithm.adv_estimator, config, partial(_composed_divisor, mode))
     by_std = f"algorithm.norm_adv_by_std_in_grpo={not name.endswith(WITHOUT_STD)}".lower()
     return _summed(name.removesuffix(WITHOUT_STD), by_std)
-
-
-def nearest_word(config: Any) -> tuple[str, list[str]]:
-    """Return the word of `algo=` that differs least from a run's configuration, and the run's keys that differ.
-
-    The word is empty if no word has the run's estimator.
-    """
-    found = [("", [""] * len(DECISIVE))]
-    for word in words():
-        file = Path(agent_rl.config.__path__[0]) / "algo" / f"{word.removeprefix(WORD)}.yaml"
-        if OmegaConf.load(file).algorithm.adv_estimator == config.algorithm.adv_estimator:
-            other = _word_config(word)
-            keys = [key for key in DECISIVE if OmegaConf.select(config, key) != OmegaConf.select(other, key)]
-            found.append((word, [f"{key}={OmegaConf.select(config, key)}" for key in keys]))
-    return min(found, key=lambda each: len(each[1]))
 
 
 def user_method(text: str) -> Method:
@@ -140,6 +116,3 @@ def _compose(*overrides: str) -> Any:
                 *(f"+algorithm.gdpo_reward_keys=[{','.join(COMPONENTS)}]", *overrides),
             ],
         )
-
-
-_word_config = cache(_compose)
