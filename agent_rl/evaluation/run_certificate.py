@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 import agent_rl.config
-from agent_rl.errors import ConfigError, reason_of
+from agent_rl.errors import AgentRLError, ConfigError, reason_of
 from agent_rl.evaluation import run_checks as checks
 from agent_rl.evaluation.run_record import StoredSample, read_dump, read_run
 from agent_rl.launch.recipes import share_folder
@@ -175,11 +175,8 @@ def _estimator(word: str, keys: Mapping[str, Any]) -> Line:
     file = share_folder() / CERTIFICATES
     verdicts = {each["name"]: each["verdict"] for each in json.loads(file.read_text())["certificates"]}
     if word not in verdicts:
-        why = (
-            "no certificate has these settings: see agent-rl certify algo"
-            if "algorithm.adv_estimator" in keys
-            else "pass --algo"
-        )
+        is_run = "algorithm.adv_estimator" in keys
+        why = "no certificate has these settings: see agent-rl certify algo" if is_run else "pass --algo"
         return Line("estimator", CERTIFICATES, why)
     besides = [f"{key}={keys[key]}" for key, value in BESIDES.items() if keys.get(key, value) != value]
     if keys.get("data.train_batch_size") != keys.get("actor_rollout_ref.actor.ppo_mini_batch_size"):
@@ -207,7 +204,10 @@ def _attack(samples: Sequence[StoredSample], configuration: Mapping[str, Any], s
         finally:
             await reward.close()
 
-    attacks = asyncio.run(attack())["attacks"]
+    try:
+        attacks = asyncio.run(attack())["attacks"]
+    except AgentRLError as error:
+        return Line("reward", source, f"it raised an error ({error})")
     raised = [f"{name}: {own['purpose']}" for name, own in attacks.items() if own["example"] is not None]
     text = f"{len(attacks)} attacks on {len(scored)} trajectories, {len(raised)} of which raise the reward"
     return Line("reward", source, text, "problem" if raised else "ok", raised[:EXAMPLES])

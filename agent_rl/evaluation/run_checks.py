@@ -201,28 +201,32 @@ def check_rewards(samples: Iterable[StoredSample], settings: AgentRLSettings) ->
     return f"{scored:,} rewards, {compared:,} with components and weights, and the prompts of {len(prompts):,} groups"
 
 
-def check_advantages(samples: Iterable[StoredSample], settings: AgentRLSettings, algorithm: Any) -> Found:
+def check_advantages(samples: Sequence[StoredSample], settings: AgentRLSettings, algorithm: Any) -> Found:
     """The advantages are those that the estimator computes from the rewards."""
     if algorithm is None:
         raise NotCheckedError("pass --algo")
+    from agent_rl.verl_adapter.algorithms.turns import BY_TURN
     from agent_rl.verl_adapter.certificates.stored import STORED, StoredRow, stored_advantages, turn_record
 
     if algorithm.adv_estimator not in STORED or algorithm.use_kl_in_reward:
         raise NotCheckedError(f"{algorithm.adv_estimator} reads more than rewards, masks and turns")
+    if algorithm.adv_estimator in BY_TURN and any(each.trajectory.info.get("gateway") for each in samples):
+        raise NotCheckedError("the order of turns in a gateway's conversations is not stored")
     batches = defaultdict[tuple[int, int], list[tuple[str, Any, StoredRow]]](list)
     for sample in samples:
         if (score := sample.trajectory.score) is None:
             continue
         sequences = sample.trained(settings)
         for row in (each for each in sample.rows if each.sequence < len(sequences)):
-            record = turn_record(sample.trajectory, sequences, row.sequence, settings.gigpo)
-            stored = StoredRow(f"{sample.id}_{row.sequence}", score.total, sequences[row.sequence].mask, record)
+            own = sequences[row.sequence]
+            record = turn_record(own, sample.trajectory, settings.gigpo)
+            stored = StoredRow(f"{sample.id}_{row.sequence}", score.total, own.mask, record)
             batches[row.step, row.update].append((sample.id, row.advantage, stored))
     for batch in batches.values():
         expected = stored_advantages([stored for *_, stored in batch], algorithm, settings.gigpo)
         for (id, advantage, stored), values in zip(batch, expected, strict=True):
-            own = advantage if isinstance(advantage, list) else [advantage] * len(values)
-            pairs = [(a, b) for a, b, mask in zip(own, values, stored.mask, strict=False) if mask]
+            each = advantage if isinstance(advantage, list) else [advantage] * len(values)
+            pairs = [(a, b) for a, b, mask in zip(each, values, stored.mask, strict=False) if mask]
             if wrong := next((pair for pair in pairs if abs(pair[0] - pair[1]) > 1e-3 * max(1, abs(pair[1]))), None):
                 yield f"{id}: the advantage is {wrong[0]:.4g}, the rewards of its group give {wrong[1]:.4g}"
     return f"{sum(map(len, batches.values())):,} rows of {len(batches):,} updates ({algorithm.adv_estimator})"

@@ -160,7 +160,7 @@ class TurnTable:
         for row in sorted(own, key=lambda row: int(batch_keys[row].rpartition("_")[2])):
             record, length = records[row] or {}, lengths[rows[row]]
             spans = record.get(SPANS)
-            for turn, start, end in runs(mask_BT[row], length) if spans is None else spans:
+            for turn, start, end in _runs(mask_BT[row], length) if spans is None else spans:
                 turns_BT[row, start:end] = turn
             lengths[rows[row]] = max(length, len(record.get(STATES, ())), int(turns_BT[row].max(initial=0)))
         rewards, states = [], []
@@ -195,7 +195,7 @@ class TurnTable:
         return torch.from_numpy(values_BT).to(like)
 
 
-def runs(mask_T: np.ndarray[Any, Any], before: int) -> list[tuple[int, int, int]]:
+def _runs(mask_T: np.ndarray[Any, Any], before: int) -> list[tuple[int, int, int]]:
     """Return a span for each run of sampled tokens, numbered from `before + 1`."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], mask_T != 0, [0]]))).tolist()
     return [(before + number, *edge) for number, edge in enumerate(zip(edges[::2], edges[1::2], strict=True), 1)]

@@ -12,11 +12,11 @@ from verl import DataProto
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.settings import GigpoSettings
 from agent_rl.trajectory import Trajectory
-from agent_rl.verl_adapter.algorithms import gigpo, turn, turns
+from agent_rl.verl_adapter.algorithms import turns
 from agent_rl.verl_adapter.algorithms.advantages import estimate
 from agent_rl.verl_adapter.trained_samples import GROUPWISE
 
-STORED = {"grpo", *GROUPWISE, turn.ESTIMATOR, gigpo.ESTIMATOR, "reinforce_plus_plus"} - {"gdpo"}
+STORED = {"grpo", *GROUPWISE, *turns.BY_TURN, "reinforce_plus_plus"} - {"gdpo"}
 """Estimators that read only rewards, masks and turns."""
 
 
@@ -30,16 +30,11 @@ class StoredRow(NamedTuple):
     """See `turn_record`."""
 
 
-def turn_record(
-    trajectory: Trajectory, sequences: Sequence[TrainingSequence], number: int, settings: GigpoSettings
-) -> dict[str, Any]:
-    """Return what the agent loop sent to the trainer about the turns of one of a trajectory's sequences."""
-    runs = [(each, *run) for each, own in enumerate(sequences) for run in turns.runs(np.array(own.mask), 0)]
-    spans = [(sample, start, end) for sample, (each, _, start, end) in enumerate(runs, 1) if each == number]
-    states = turns.turn_states(trajectory, settings.history)
+def turn_record(sequence: TrainingSequence, trajectory: Trajectory, settings: GigpoSettings) -> dict[str, Any]:
+    """Return what the agent loop sent to the trainer about the turns of a training sequence."""
     rewards = trajectory.score.turn_rewards if trajectory.score else []
-    own = sequences[number]._replace(spans=spans)
-    return {**turns.credit_fields(own, trajectory, states), turns.REWARDS: rewards}
+    states = turns.turn_states(trajectory, settings.history)
+    return {**turns.credit_fields(sequence, trajectory, states), turns.REWARDS: rewards}
 
 
 def stored_advantages(rows: Sequence[StoredRow], algorithm: Any, settings: GigpoSettings) -> list[list[float]]:
