@@ -143,7 +143,12 @@ def _chat(keys: Mapping[str, Any], configuration: Mapping[str, Any], model: str 
     from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
     options = (configuration.get("data") or {}).get("apply_chat_template_kwargs")
-    return load_chat_tokenizer(model, options, keys.get("actor_rollout_ref.model.custom_chat_template"))
+    try:
+        return load_chat_tokenizer(model, options, keys.get("actor_rollout_ref.model.custom_chat_template"))
+    except ConfigError:
+        if model != keys.get("actor_rollout_ref.model.path"):
+            raise
+        return None  # the run's model is not here
 
 
 def _image_token(model: str | None) -> int | None:

@@ -330,6 +330,20 @@ def test_a_reward_that_can_be_gamed_is_a_problem(folder: Path, tmp_path: Path) -
     assert "it cannot be loaded" in line.text
 
 
+def test_a_run_whose_model_is_not_here_is_checked_as_far_as_possible(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "run")
+    about = json.loads((folder / "run.json").read_text())
+    about["configuration"]["actor_rollout_ref"]["model"]["path"] = str(tmp_path / "missing")
+    (tmp_path / "run/run.json").write_text(json.dumps(about))
+    status = {line.check: line.status for line in certify_run(tmp_path / "run")}
+    assert {name for name, each in status.items() if each == "not checked"} == {
+        *("masks", "images", "log-probs", "sampling", "replay")
+    }
+    assert "problem" not in status.values()
+    with pytest.raises(ConfigError, match="there is no tokenizer"):
+        certify_run(folder, tokenizer=str(tmp_path / "missing"))
+
+
 LINE = '{"version": 1, "id": "a_0", "prompt": [], "stop_reason": "answered", "info": %s}'
 
 
