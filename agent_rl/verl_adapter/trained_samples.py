@@ -25,7 +25,7 @@ GROUPWISE = (
 """Estimators other than grpo that compute one advantage per sample from the rewards of its group."""
 WITHOUT_GROUP = ("gae", "reinforce_plus_plus", "remax", remax.ESTIMATOR)
 """Estimators whose baseline is not the group's."""
-FATES = ("kept", "lost", "evicted", "filtered", "stale")
+FATES = ("kept", "lost", "ended", "evicted", "filtered", "stale")
 
 
 class SampleFate(NamedTuple):
@@ -126,9 +126,10 @@ class StepSamples:
             failed: the tags of the sessions without a score.
         """
         tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")}
-        lost = [SampleFate("lost", tag["tokens"], tag["turns"]) for tag in failed]
+        lost = [SampleFate(tag["fate"], tag["tokens"], tag["turns"]) for tag in failed]
         shares = share_metrics([*samples("kept", tags, reports), *lost, *self.left_out])
-        numbers = {"unscored": len(failed), "skipped_updates": 0, **self.counts, **shares}
+        unscored = sum(sample.fate == "lost" for sample in lost)
+        numbers = {"unscored": unscored, "skipped_updates": 0, **self.counts, **shares}
         self.left_out, self.counts = [], Counter()
         return {f"agent/{name}": value for name, value in numbers.items()}
 
