@@ -66,6 +66,8 @@ OF_THE_STEP = {
     "masked_share": "share of the trajectories since the last step in whose batch no token is trained "
     "(`agent_rl.mask_overlong`, `agent_rl.mask_void`); their rewards count in their groups",
     "lost_share": "share of the trajectories since the last step that failed",
+    "ended_share": "share of the trajectories since the last step that were ended early and left out: see "
+    "`agent_rl.run.max_sampling_s`",
     "evicted_share": "share of the trajectories that were scored but left out, because their group has too few scores, "
     "or no greedy answer (ReMax)",
     "filtered_share": "share of trajectories that `algorithm.filter_groups` replaced: equal rewards in the whole group",

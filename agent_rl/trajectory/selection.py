@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 FATES = {
     "kept": "trained",
     "lost": "no score, because the episode or its scoring failed",
+    "ended": "ended early, because the rest of the step waited for it",
     "evicted": "too few scores in its group, or no greedy answer (ReMax)",
     "filtered": "equal rewards in its whole group",
     "stale": "sampled too many steps ago",

@@ -17,6 +17,7 @@ from hydra.errors import InstantiationException
 from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError, RepeatedBugs
 from agent_rl.trajectory.selection import SampleFate
+from agent_rl.verl_adapter.stragglers import EndedEarlyError
 
 ERRORS_PARTITION = "agent_rl_errors"
 """TransferQueue partition with a tag for each failed trajectory, or bug, from the workers for the trainer."""
@@ -92,7 +93,7 @@ _end: ContextVar[SampleFate] = ContextVar("_end", default=SampleFate("lost"))  #
 """Size of the current task's session so far, in case it fails."""
 
 
-def measure(tokens: float, turns: float) -> None:
+def measure(tokens: float, turns: float | None) -> None:
     """Store the size of the session of the current task, in case it fails later."""
     _end.set(SampleFate("lost", tokens, turns))
 
@@ -101,7 +102,8 @@ def tag(error: BaseException, validate: bool) -> dict[str, Any]:
     """Return the tag that reports the current task's failed session to the trainer."""
     end = _end.get()
     reason = {"error": f"{type(error).__name__}: {_reason(error)}", "fatal": is_fatal(error), "validate": validate}
-    return {**reason, "bug": getattr(error, "bug", ""), "tokens": end.tokens, "turns": end.turns}
+    fate = "ended" if isinstance(error, EndedEarlyError) else "lost"
+    return {**reason, "bug": getattr(error, "bug", ""), "fate": fate, "tokens": end.tokens, "turns": end.turns}
 
 
 async def report_bug(session: str, error: BrokenCallError) -> None:

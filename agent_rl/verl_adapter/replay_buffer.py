@@ -71,7 +71,11 @@ class AgentReplayBuffer(ReplayBuffer):
         if self.poll is not None:
             self.poll()
         super()._sync_metadata_from_transfer_queue()
-        self.trainer.failures.see(self.partitions.get(ERRORS_PARTITION, {}))
+        failed = self.partitions.get(ERRORS_PARTITION, {})
+        self.trainer.failures.see(failed)
+        if self.is_sampling and (prompts := self.prompt_global_steps["train"]):
+            unscored = sum(tag.get("validate") is False and not tag.get("scored") for tag in failed.values())
+            self.trainer.stragglers.look(len(prompts), list(self.partitions["train"]), unscored)
 
     def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
         """Remove groups as verl does, and count them by reason.

@@ -116,13 +116,16 @@ class StepSamples:
             failed: the tags of the sessions without a score, by session.
         """
         tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")}
-        lost = [SampleFate("lost", tag["tokens"], tag["turns"], key.rpartition("_")[0]) for key, tag in failed.items()]
+        lost = [
+            SampleFate(tag["fate"], tag["tokens"], tag["turns"], key.rpartition("_")[0]) for key, tag in failed.items()
+        ]
         every = [*samples("kept", tags, reports, rewards(tags, batch.partition_id)), *lost, *self.left_out]
         if seen := [*(self.limits or ()), *(own.reward for own in every if own.reward is not None)]:
             self.limits = min(seen), max(seen)
         means = {f"{fate}_{name}": value for fate, own in fate_means(every).items() for name, value in own.items()}
         bias = {f"bias_{name}": value for name, value in selection_bias(every, self.limits).items()}
-        numbers = {"unscored": len(failed), "skipped_updates": 0, **self.counts, **means, **bias}
+        unscored = sum(sample.fate == "lost" for sample in lost)
+        numbers = {"unscored": unscored, "skipped_updates": 0, **self.counts, **means, **bias}
         self.left_out, self.counts = [], Counter()
         return {f"agent/{name}": value for name, value in numbers.items()}
 
