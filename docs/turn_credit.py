@@ -137,10 +137,11 @@ def _correlations(compute: Callable[..., float], series: Sequence[Sequence[np.nd
     for name, used in (("all", series), ("within", centred)):
         flat = [compute(*(np.concatenate([each[place] for place in own]) for each in used)) for own in samples]
         value = compute(*map(np.concatenate, used))
-        known = value == value
-        low, high = np.nanquantile(flat, [0.025, 0.975]) if known else (None, None)
-        figures = {"correlation": value, "low": low, "high": high}
-        result[name] = {key: round(float(figure), 4) for key, figure in figures.items()} if known else None
+        result[name] = None
+        if value == value:
+            low, high = np.nanquantile(flat, [0.025, 0.975])
+            figures = {"correlation": value, "low": low, "high": high}
+            result[name] = {key: round(float(figure), 4) for key, figure in figures.items()}
     return result
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,7 +63,6 @@ def fork(
         run = path.parent
     run, recipe = task_as(run, recipe, has_model=model is not None)
     folder = out or Path("outputs/fork") / "_".join([path.parent.name, *(id or [f"first_{first}"]), "turn", turn])
-    folder.mkdir(parents=True, exist_ok=True)
     rows = folder / "rows.draft.parquet"
     write_rows(recordings, rows)
     flags: dict[str, Any] = {"data": str(rows), "n": n, **({} if model is None else {"model": model})}
@@ -72,8 +70,11 @@ def fork(
     overrides += [word for word in DEFAULTS if word.partition("=")[0] not in keys]
     evaluation, ledger = opened(flags, run, recipe, overrides, folder)
     with ledger:
-        os.replace(rows, folder / "rows.parquet")
-        asyncio.run(run_missing(ForkEvaluation.of(evaluation, recordings), ledger))
+        rows.replace(folder / "rows.parquet")
+        try:
+            asyncio.run(run_missing(ForkEvaluation.of(evaluation, recordings), ledger))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"the finished episodes are kept in {folder}") from None
         records = ledger.read().values()
         trajectories = values(recordings, records)
         unscored = sum(record.error is not None for record in records)

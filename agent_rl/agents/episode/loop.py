@@ -135,8 +135,7 @@ class EpisodeLoop(ABC):
             The trajectory; a trajectory with an `error` must not be scored.
 
         Raises:
-            FatalError: a tool, a hook, the simulated user or the format raised it, or a recorded trajectory cannot be
-                restored.
+            FatalError: a tool, a hook, the user or the format raised it, or a recording cannot be restored.
             Exception: creating the hooks or the user failed.
         """
         trajectory, limit_s = new_trajectory(row, self.agent), self.settings.budget.tool_timeout_s
