@@ -46,10 +46,10 @@ class CodeActFormat(TextToolFormat):
     """The format of the turns of `code_act_agent`.
 
     Args:
-        instructions: system text, in which `{answer}` is replaced; None: the default text; empty: no system text.
+        instructions: system text, in which `{answer}` is replaced; None means the default text; empty: no system text.
         answer: `boxed`: a turn without code must contain a boxed answer; `text`: a turn without code is the answer.
         observation_role: role of the message that shows the output.
-        tool: the tool that executes code; None: the only tool, or `python`.
+        tool: the tool that executes code; None means the only tool, or `python`.
     """
 
     stop = ("```output",)

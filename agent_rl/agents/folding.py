@@ -45,7 +45,7 @@ class FoldingPolicy(Policy):
         inner: the policy; calling its `begin` again starts a new conversation.
         reserve_tokens: tokens of the context that are reserved for the request for notes and the notes.
         max_folds: maximum number of folds; after that many, a full context ends the episode.
-        instructions: the request for notes; None: the default.
+        instructions: the request for notes; None means the default.
     """
 
     def __init__(self, inner: Policy, *, reserve_tokens: int, max_folds: int, instructions: str | None = None) -> None:

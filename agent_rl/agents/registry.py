@@ -44,7 +44,7 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
     Args:
         name: the name in a row or in the configuration.
         key: the configuration key for errors.
-        known: the names that are allowed; empty: all names.
+        known: the names that are allowed; empty means all names.
 
     Raises:
         ConfigError: there is no such agent.

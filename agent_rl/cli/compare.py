@@ -65,7 +65,7 @@ def compare(
     first, second = (name if step is None else f"{name}, step {step}" for name, step in sides)
     if not changes or sides[0] == sides[1]:
         remedy = "Evaluate both on the same rows: agent-rl eval RUN"
-        raise ConfigError("A B", f"{first} and {second} share no row with a scored sample on both sides", remedy)
+        raise ConfigError("A B", f"no row has a scored sample in both {first} and {second}", remedy)
     if as_json:
         measures = {name: {"a": a, "b": b, **asdict(change)} for name, (a, b, change) in changes.items()}
         print_json({"a": first, "b": second, "measures": measures})

@@ -114,7 +114,7 @@ def _sft(
 
 
 def _model(path: Path) -> str | None:
-    """Return the model of the run that wrote a trace; None if it is unknown."""
+    """Return the model of the run that wrote a trace, or None if it is unknown."""
     file = path.with_name("run.json")
     if not file.is_file():
         return None

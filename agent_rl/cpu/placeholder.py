@@ -58,7 +58,7 @@ def add_module(name: str, values: Mapping[str, Any] | None = None, *, more: bool
 
     Args:
         name: the full name, including the package.
-        values: its contents; None: every name is a placeholder.
+        values: its contents; if None, every name is a placeholder.
         more: whether all other names are placeholders.
     """
     module = sys.modules[name] = ModuleType(name, "Stand-in.")

@@ -96,8 +96,8 @@ def profile_of(
     Args:
         model: the model's folder, or its name on the Hub; a model from the Hub counts as large.
         alone: whether engine and trainer take turns; otherwise each gets half of the cores.
-        cores: the number of cores; None: those that this process may use.
-        flags: the CPU's flags; None: those of this CPU.
+        cores: the number of cores; None means those that this process may use.
+        flags: the CPU's flags; None means those of this CPU.
         processes: the number of training processes.
     """
     cores = cores or len(os.sched_getaffinity(0))

@@ -34,7 +34,7 @@ def loop_construction(module: ModuleType) -> None:
         try:
             return original.utils.get_class(config["_target_"])(**kwargs)
         except Exception as error:  # the user's class may raise any error: verl expects hydra's wrapper
-            raise InstantiationException(f"{config['_target_']} cannot be made: {error!r}") from error
+            raise InstantiationException(f"{config['_target_']} cannot be created: {error!r}") from error
 
     module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]
 

@@ -35,7 +35,7 @@ def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, 
 
     Args:
         example: the columns of the example.
-        visible: number of tests that the `run_tests` tool gets; None: all tests grade the program, without a tool.
+        visible: number of tests that the `run_tests` tool gets; if None, all tests grade the program, without a tool.
 
     Raises:
         ConfigError: a column is missing or cannot be used; the error names it.

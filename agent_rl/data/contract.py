@@ -102,7 +102,7 @@ class ExtraInfo(BaseModel):
     need_tools_kwargs: bool | None = None
     """Whether verl warns if `tools_kwargs` is empty; `make_row` sets it."""
     tool_selection: Annotated[list[Text] | None, Field(min_length=1)] = None
-    """Names of the only tools this row may use; None: all tools of the run."""
+    """Names of the only tools this row may use; None means all tools of the run."""
     interaction_kwargs: dict[str, Any] | None = None
     """verl's column with the same name, for your own agents."""
     user: dict[str, Any] | None = None
@@ -110,7 +110,7 @@ class ExtraInfo(BaseModel):
     difficulty: float | None = None
     """Difficulty of the row: the share of failed attempts, 0 to 1, or a number on your own scale."""
     original_prompt: Any = None
-    """The prompt that your scorer or reward function gets; None: the user's last message."""
+    """The prompt that your scorer or reward function gets; None means the user's last message."""
     test_cases: Any = None
     """Additional tests of a program, for your own scorers."""
 

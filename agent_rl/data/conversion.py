@@ -75,8 +75,8 @@ def run(
     Args:
         data_set: the data set to convert.
         description: text for `--help`.
-        arguments: command line arguments; None: the arguments of the process.
-        command: name of the command in `--help` and errors; None: the script's name.
+        arguments: command line arguments; None means the arguments of the process.
+        command: name of the command in `--help` and errors; None means the script's name.
     """
     common = vars(_parser(data_set, description, command).parse_args(arguments))
     names = [option.removeprefix("--") for option in data_set.arguments]

@@ -45,7 +45,7 @@ def to_row(example: Mapping[str, Any], databases: Path, now: datetime, tool: str
         example: the columns of the example.
         databases: folder of SQLite files.
         now: time for queries that use the current time.
-        tool: name of the tool that gets the database; None: the row has no tool.
+        tool: name of the tool that gets the database; None means that the row has no tool.
 
     Raises:
         ConfigError: a column is missing or cannot be used; the error names it.

@@ -102,7 +102,7 @@ def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
 
     Args:
         path: file of questions.
-        answers: file of answers; None: the file next to it with `_answers` in its name, or the file in BFCL's
+        answers: file of answers; None means the file next to it with `_answers` in its name, or the file in BFCL's
             `possible_answer` folder, if it exists.
 
     Raises:

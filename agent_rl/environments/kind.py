@@ -79,7 +79,7 @@ class EnvironmentType:
     """
 
     agent: ClassVar[str | None] = None
-    """The agent of the rows; None: the run's default."""
+    """The agent of the rows; None means the run's default."""
     resets_alike: ClassVar[bool] = True
     """Whether all samples of a row must begin in the same state."""
     parts: ClassVar[tuple[str, ...]] = ()

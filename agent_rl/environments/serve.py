@@ -69,7 +69,7 @@ class Server:
         """Return `["result", value]`, `["lost"]` for a session that this process does not have, or the exception.
 
         Args:
-            key: the session; None: the method is a function of the family.
+            key: the session; None means that the method is a function of the family.
             method: `open` for a new session, or a method of the session or the family.
             arguments: the arguments of the method.
             ended: sessions that are not needed any more.

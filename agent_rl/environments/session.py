@@ -82,7 +82,7 @@ class EnvironmentSession:
         self.instance.random = random.Random(json.dumps(self.row, sort_keys=True, default=str))
         text = await self.run("reset", **self.row)
         if text is not None and not isinstance(text, str):
-            raise self._bug("reset", TypeError(f"it returned {text!r}; it must return text, or nothing"))
+            raise self._bug("reset", TypeError(f"it returned {text!r}, but it must return text, or nothing"))
         await self._note_state()
         return text
 
@@ -121,7 +121,7 @@ class EnvironmentSession:
             return None, None
         text = await self.run("step", message)
         if text is not None and not isinstance(text, str):
-            raise self._bug("step", TypeError(f"it returned {text!r}; it must return text, or None at the end"))
+            raise self._bug("step", TypeError(f"it returned {text!r}, but it must return text, or None at the end"))
         await self._note_state()
         return (None if self.done else text), self._turn_reward()
 
@@ -142,8 +142,8 @@ class EnvironmentSession:
                 what = f"part {name!r} is {part!r}" if name else f"it returned {part!r}"
                 raise self._bug("get_reward", TypeError(f"{what}, not a finite number"))
         if (known := _parts.setdefault(self.kind.cls, frozenset(parts))) != parts.keys():
-            problem = f"it returned the parts {sorted(parts)}, and earlier {sorted(known)}"
-            raise self._bug("get_reward", TypeError(f"{problem}; a reward must always have the same parts"))
+            problem = f"it returned the parts {sorted(parts)} after the parts {sorted(known)}"
+            raise self._bug("get_reward", TypeError(f"{problem}, but a reward must always have the same parts"))
         numbers = {str(name): float(part) for name, part in parts.items()}
         return numbers if isinstance(value, Mapping) else numbers[""]
 

@@ -63,7 +63,7 @@ class TrlType(EnvironmentType):
     Attributes:
         factories: the factories by name; the name is None unless the file contains a dict.
         functions: the tools next to the methods.
-        data: the rows of each split; empty: all rows are equal.
+        data: the rows of each split; if empty, all rows are equal.
     """
 
     agent: ClassVar[str] = "tool_call_agent"

@@ -238,7 +238,7 @@ def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
 def correlation(
     one: Sequence[float], other: Sequence[float], method: Literal["pearson", "spearman"] = "pearson"
 ) -> float | None:
-    """Return the correlation of two lists, or with `spearman` of their ranks; None if it is undefined."""
+    """Return the correlation of two lists, or with `spearman` of their ranks, or None if it is undefined."""
     import pandas as pd
 
     value = float(pd.DataFrame({"one": one, "other": other}, dtype=float).corr(method)["one"]["other"])
@@ -251,7 +251,7 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _share_right(judged: Judged) -> float | None:
-    """Return the share of right verdicts on a sample, from 0 to 1; None if the ground truth is of another kind."""
+    """Return the share of right verdicts on a sample, from 0 to 1, or None if the ground truth is of another kind."""
     sample, verdicts = judged.sample, judged.verdicts
     if sample.preference is None:
         if len(verdicts) != 1 or not sample.scores:

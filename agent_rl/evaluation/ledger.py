@@ -38,7 +38,7 @@ class Record:
     sample: int
     data_source: str
     error: str | None
-    """The reason why the episode has no score; None if it has a score."""
+    """The reason why the episode has no score, or None if it has a score."""
     reward: float = 0.0
     components: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Ledger:
     Args:
         folder: the folder, which is created if it does not exist.
         settings: the settings of the evaluation.
-        model: the folder of the weights; None if an endpoint serves the model.
+        model: the folder of the weights, or None if an endpoint serves the model.
 
     Raises:
         ConfigError: the folder contains an evaluation with other settings or weights, or another process uses it.

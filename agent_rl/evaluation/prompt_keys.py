@@ -53,5 +53,5 @@ def refuse_training_only(config: Any) -> None:
 
 
 def value_of(config: Any, key: str) -> Any:
-    """Return the value of a key of a resolved configuration; None if a section is missing."""
+    """Return the value of a key of a resolved configuration, or None if a section is missing."""
     return reduce(lambda section, name: (section or {}).get(name), key.split("."), config)

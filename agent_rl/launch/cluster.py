@@ -270,7 +270,7 @@ def _security() -> dict[str, str]:
 
 
 def _answers(nodes: Nodes) -> bool | None:
-    """Whether the head's port is open; None if there is no answer or the host is unknown."""
+    """Whether the head's port is open, or None if there is no answer or the host is unknown."""
     try:
         with socket.create_connection((nodes.head, nodes.port), timeout=5):
             return True

@@ -48,9 +48,9 @@ class Display:
     """Shows the events of a run, each of which is a method.
 
     Args:
-        shown: `panel`, `lines` or `verl` (every line of the log); None: the panel in a terminal that can show it and
-            has colours, else lines.
-        stream: the output; None: standard output.
+        shown: `panel`, `lines` or `verl` (every line of the log); None means the panel in a terminal that can show it
+            and has colours, else lines.
+        stream: the output; None means standard output.
     """
 
     def __init__(self, shown: str | None = None, stream: TextIO | None = None) -> None:

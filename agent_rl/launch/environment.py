@@ -84,7 +84,7 @@ def missing_parts(home: Path) -> list[str]:
 
 
 def _runtime_folder() -> Path | None:
-    """Return the folder of CUDA's runtime library in NVIDIA's wheels; None if no wheel contains it."""
+    """Return the folder of CUDA's runtime library in NVIDIA's wheels, or None if no wheel contains it."""
     return next((path.parent for folder in _wheels() for path in folder.glob(f"*/lib/{RUNTIME}")), None)
 
 

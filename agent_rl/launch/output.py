@@ -154,7 +154,7 @@ def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
-    """Return why a process of SGLang has ended, and its traceback; None if the log does not show it."""
+    """Return why a process of SGLang has ended, and its traceback, or None if the log does not show it."""
     for index, line in enumerate(lines):
         if _ENGINES_EXCEPTION.search(line):
             for end in range(index + 1, len(lines)):
@@ -166,7 +166,7 @@ def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _dead_actor(lines: list[str]) -> tuple[str, list[str]] | None:
-    """Return the first process that died, without the waiting process's traceback; None if Ray names no process."""
+    """Return the first process that died, without the waiting process's traceback, or None if Ray names no process."""
     match = _DEAD_ACTOR.search("\n".join(lines))
     if match is None:
         return None

@@ -166,7 +166,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def last_trajectory(path: Path, step: int) -> Trajectory | None:
-    """Choose a random trajectory of a step near the trace's end; None if the step has no trajectory there.
+    """Choose a random trajectory of a step near the trace's end, or None if the step has no trajectory there.
 
     The choice ignores the order, because the last trajectories of a step are its longest.
     """

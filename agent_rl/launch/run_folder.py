@@ -169,7 +169,7 @@ class RunFolder:
         os.replace(temporary, self.path / "run.json")
 
     def _checkpoint(self) -> str | None:
-        """Return the checkpoint from which verl will resume; None if it starts from scratch."""
+        """Return the checkpoint from which verl will resume, or None if it starts from scratch."""
         tracker = self._checkpoints / "latest_checkpointed_iteration.txt"
         if self._mode == "auto" and tracker.is_file():
             return f"step {tracker.read_text().strip()}"

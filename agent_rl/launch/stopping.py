@@ -34,7 +34,7 @@ class StoppedRun:
 
     Attributes:
         step: the last complete step.
-        checkpoint: the step's checkpoint folder; None if no step was complete.
+        checkpoint: the step's checkpoint folder, or None if no step was complete.
         command: the command that resumes from there.
     """
 
@@ -50,7 +50,7 @@ class StopRequest:
         self.can_wait: Callable[[], bool] = lambda: False
         """Whether the first signal can wait, for example for the end of a step; otherwise it ends the run at once."""
         self.asked: str | None = None
-        """The source of the request, such as the name of a signal; None if there is no request."""
+        """The source of the request, such as the name of a signal, or None if there is no request."""
         self.on_abort: Callable[[str], None] = lambda by: None
         """Called with the name of the signal that ends the run at once, before the cleanup."""
         self._file: Path | None = None
@@ -68,7 +68,7 @@ class StopRequest:
             self._file.touch()
 
     def answer(self) -> StoppedRun | None:
-        """Return the trainer's answer, once; None if the run has not ended early."""
+        """Return the trainer's answer, once, or None if the run has not ended early."""
         if self._file is None or not self._file.exists():
             return None
         text = self._file.read_text()

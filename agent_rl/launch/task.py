@@ -157,7 +157,7 @@ def try_out(kind: EnvironmentType) -> _Trial:
         raise ConfigError(where, str(error), "Correct the method: it must work in an episode without turns") from error
     if reward == {} and not kind.parts:  # of TRL
         remedy = "Define get_reward(self) or reward_funcs, or give a function: --reward rewards.py:function"
-        raise ConfigError(f"{where} ({_line(kind)})", "it has no reward", remedy)
+        raise ConfigError(f"{where} ({_line(kind)})", "the class defines no reward", remedy)
     if text != other_text or state != other_state:
         names = sorted(key for key in state.keys() | other_state.keys() if state.get(key) != other_state.get(key))
         differs = f"self.{', self.'.join(names)}" if names else "its text"

@@ -65,7 +65,7 @@ def train(
         overrides: hydra overrides, `key=value`.
         script: the user's entry point, which replaces verl's.
         nodes_timeout_s: if there are several nodes, seconds within which all must have joined.
-        display: shows the run; None: `agent_rl.run.progress` chooses the display.
+        display: shows the run; if None, `agent_rl.run.progress` chooses the display.
 
     Returns:
         The last step and checkpoint if the run has ended early on request, otherwise None.

@@ -28,7 +28,7 @@ class RunCase:
     Attributes:
         environ: the environment that the run would inherit.
         folder: the run's working directory, to which paths are relative.
-        config: the composed configuration, a `DictConfig`; None if there is no recipe, or it cannot be composed.
+        config: the composed configuration, a `DictConfig`, or None if there is no recipe, or it cannot be composed.
         recipe: the recipe as the user wrote it; None without a recipe.
         overrides: the user's overrides.
         script: the user's entry point, as for `agent-rl train --script`.
@@ -88,7 +88,7 @@ class RunCase:
 
     @cached_property
     def tool_path(self) -> Path | None:
-        """The tool file; None if it is not set."""
+        """The tool file, or None if it is not set."""
         path = self.get("actor_rollout_ref.rollout.multi_turn.tool_config_path")
         return self.folder / Path(str(path)).expanduser() if path else None
 

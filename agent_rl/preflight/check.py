@@ -41,7 +41,7 @@ class Finding:
     """The result of a check for one subject.
 
     Attributes:
-        subject: the checked object; empty: the check's own subject.
+        subject: the checked object; empty means the check's own subject.
         status: the severity.
         text: the result in words.
         remedy: the change to make; empty if no change is needed.

@@ -90,7 +90,7 @@ def own_code_problems(
         setup: the run's settings and tools.
         rows: some of the run's rows in stored form; the first row of each agent is tried.
         default_agent: the agent of rows without `agent_name`.
-        reward: the run's reward; None if agent_rl does not score.
+        reward: the run's reward, or None if agent_rl does not score.
 
     Returns:
         One error per problem; the error names file and line.

@@ -47,7 +47,7 @@ class EndpointConfig(RemoteLimits):
     model: str = Field(min_length=1)
     """The model's name at the endpoint."""
     api_key_env: str | None = None
-    """Name of the environment variable that contains the API key; null: no key is sent."""
+    """Name of the environment variable that contains the API key; if null, no key is sent."""
     breaker: BreakerConfig = BreakerConfig(failures=None)
 
 

@@ -67,7 +67,7 @@ class RemoteLimits(Section):
     max_concurrent: int = Field(default=32, ge=1)
     """Maximum number of concurrent requests per process, including requests that wait for their next attempt."""
     rate_per_s: float | None = Field(default=None, gt=0)
-    """Maximum number of attempts per second and process, evenly spaced; null: no limit."""
+    """Maximum number of attempts per second and process, evenly spaced; null means no limit."""
     max_bytes: int = Field(default=4 * 1024 * 1024, ge=1)
     """Maximum number of bytes to read from a body, after decompression; the rest is dropped."""
 

@@ -24,7 +24,7 @@ class RemoteError(UnscoredError):
     Args:
         host: the service's host name and port.
         problem: the problem of the last attempt.
-        status: the last HTTP status; None if no response was received.
+        status: the last HTTP status, or None if no response was received.
         attempts: number of attempts; 0 if the request was not sent because the circuit is open.
     """
 

@@ -37,7 +37,7 @@ class SourceReward:
 
     Attributes:
         settings, judged: see the arguments.
-        answers: the object that scores the answers; None: answers are not scored.
+        answers: the object that scores the answers; if None, answers are not scored.
         stops: whether an exception in user code stops the run.
     """
 

@@ -98,8 +98,8 @@ class UserFunction:
 
         Args:
             arguments: the positional arguments of `__call__`.
-            threads: the executor in which the function is called; None: asyncio's default executor. A coroutine runs in
-                the event loop.
+            threads: the executor in which the function is called; None means asyncio's default executor. A coroutine
+                runs in the event loop.
             more: the keyword arguments of `__call__`.
         """
         result = await asyncio.get_running_loop().run_in_executor(threads, partial(self, *arguments, **more))

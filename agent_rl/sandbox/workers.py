@@ -80,7 +80,7 @@ class Workers:
         Args:
             request: the request.
             timeout_s: time limit for the whole answer, in seconds.
-            may_be_kept: whether the worker can be reused after this answer; None: always.
+            may_be_kept: whether the worker can be reused after this answer; None means always.
 
         Raises:
             WorkerTimeout: the worker did not answer in time.
@@ -156,7 +156,7 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
                 if own_s >= timeout_s:
                     raise WorkerTimeout(f"no answer within {timeout_s:g} s")
                 if elapsed_s >= PATIENCE * timeout_s:
-                    raise UnscoredError(f"the machine is too busy: a process got {own_s:.3g} s of its {timeout_s:g} s")
+                    raise UnscoredError(f"the machine is too busy: a process ran {own_s:.3g} s of its {timeout_s:g} s")
                 deadline = time.monotonic() + max(_LOOK_S, timeout_s - own_s)
             for key, _ in selector.select(deadline - time.monotonic()):
                 if key.fileobj is process.stdin:

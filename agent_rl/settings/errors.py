@@ -68,7 +68,7 @@ class Place:
     key: str = ""
     """The key as messages show it, for example `agent_rl.budget.max_seconds` or `tools[0] (search).config`."""
     file: Path | None = None
-    """The YAML file with the value; None: the value came from elsewhere, or the key alone locates it."""
+    """The YAML file with the value; None means that the value came from elsewhere, or the key alone locates it."""
     path: tuple[str | int, ...] = ()
     """Keys and list positions from the top of the file."""
 
@@ -132,7 +132,7 @@ class _Problem:
     Attributes:
         part: the last key or list position.
         models: the models that may have the key `part`.
-        field: the field of that key; None: the key is unknown, or belongs to a mapping with free keys.
+        field: the field of that key; None means that the key is unknown, or belongs to a mapping with free keys.
     """
 
     def __init__(self, details: Mapping[str, Any], model: type[BaseModel], data: Any, place: Place) -> None:

@@ -50,7 +50,7 @@ class OldKey:
     """The current key with this meaning. If a `moved` row has no `new`, the old key is dropped, because it is no longer
     needed."""
     write: str = ""
-    """The remedy for a rejected key, in which `{value}` stands for its value; empty: `new={value}`."""
+    """The remedy for a rejected key, in which `{value}` stands for its value; empty means `new={value}`."""
     when: str | None = None
     """Pattern that the whole value must match, ignoring case, for the row to apply."""
     default: str | None = None
@@ -119,7 +119,7 @@ def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[
 
     Args:
         arguments: hydra overrides and options.
-        command: the `agent-rl` command, for rows limited to it; empty: verl's command line.
+        command: the `agent-rl` command, for rows limited to it; empty means verl's command line.
 
     Returns:
         The arguments, and one line per changed argument.
@@ -226,7 +226,7 @@ def _decide(place: Place, key: str, text: str, config: Any = None, command: str 
         place: the key's location, for errors and notes.
         key: the key as the user wrote it.
         text: the value, as written on the command line.
-        config: the composed configuration, for rows that depend on other keys; None: those rows are skipped.
+        config: the composed configuration, for rows that depend on other keys; if None, those rows are skipped.
         command: the `agent-rl` command, for rows limited to it.
 
     Raises:

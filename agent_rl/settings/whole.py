@@ -82,7 +82,7 @@ class AgentRLSettings(Section):
         """Read the section from a whole trainer configuration (a mapping or an omegaconf DictConfig).
 
         Args:
-            config: the configuration; None: the defaults.
+            config: the configuration; None means the defaults.
             file: the YAML file with the section, if known; errors name its lines.
 
         Raises:

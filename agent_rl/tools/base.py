@@ -75,7 +75,7 @@ class Tool(ABC):
     Config: ClassVar[type[BaseModel] | None] = None
     """Model that validates `config` when the file is loaded; the result is `settings`. None: any keys are allowed."""
     timeout_s: ClassVar[float | None] = None
-    """Seconds that one call may take; None: the run's default."""
+    """Seconds that one call may take; None means the run's default."""
     max_concurrency: ClassVar[int | None] = None
     """Maximum number of concurrent calls in one worker process, unless the tool's entry sets it; None: no limit."""
     idempotent: ClassVar[bool] = False

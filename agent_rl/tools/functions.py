@@ -63,7 +63,7 @@ def converted(model: type[BaseModel] | None, arguments: dict[str, Any]) -> dict[
     """Convert the arguments to the types of the hints, such as text to a date or a mapping to an object.
 
     Args:
-        model: the model of the arguments; None: the arguments do not change.
+        model: the model of the arguments; if None, the arguments do not change.
         arguments: the arguments of a call.
 
     Raises:
@@ -221,7 +221,7 @@ def as_output(result: Any) -> ToolOutput:
         output.metrics |= metrics or {}
         return output
     if result is None:
-        raise TypeError("the function returned None; it must return text for the policy")
+        raise TypeError("the function returned None, but it must return text for the policy")
     if isinstance(result, ToolOutput):
         return result
     if type(result).__name__ == "ToolResponse":  # verl's

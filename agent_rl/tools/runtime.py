@@ -65,9 +65,9 @@ class ToolSession:
         tools_kwargs: the row's `extra_info.tools_kwargs`: tool name -> `{"create_kwargs": {...}}`.
         default_timeout_s: time limit of one call including its tool's start, and of closing a tool, in seconds; for
             tools without their own limit.
-        max_parallel_calls: number of calls of one turn that run; the other calls are skipped. None: all calls run.
-        result_limit: limits on the part of a result that the policy sees. None: no limits.
-        settings: the `agent_rl.tools` section; `cache_path`, `on_error` and `reuse_results` are read. None: its
+        max_parallel_calls: number of calls of one turn that run; the other calls are skipped. If None, all calls run.
+        result_limit: limits on the part of a result that the policy sees. None means no limits.
+        settings: the `agent_rl.tools` section; `cache_path`, `on_error` and `reuse_results` are read. None means its
             defaults, but without reuse of results.
         shared: resources that the tools find in their `scope`, by key; the caller closes them.
 

@@ -37,9 +37,9 @@ class ToolSpec:
     cls: type
     config: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
-    """Maximum number of seconds for one call; None: the session's default."""
+    """Maximum number of seconds for one call; None means the session's default."""
     max_concurrency: int | None = None
-    """Maximum number of concurrent calls in one worker process, over all trajectories; None: no limit."""
+    """Maximum number of concurrent calls in one worker process, over all trajectories; None means no limit."""
     retries: int = 0
     """Number of retries of a call after an infrastructure failure, within its time limit."""
     cache: CacheScope = "off"

@@ -48,7 +48,7 @@ def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
 
     Args:
         text: the tool's result.
-        limit: characters to keep; None: all.
+        limit: characters to keep; None means all.
         side: the part that is cut: `left` keeps the end, `right` keeps the start, `middle` keeps both, as in verl.
     """
     if limit is None or len(text) <= limit:

@@ -156,7 +156,7 @@ class Turn:
     calls: list[ToolCall] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
     malformed: str | None = None
-    """The problem with the turn's format; None if the turn is well-formed."""
+    """The problem with the turn's format, or None if the turn is well-formed."""
     observation: str | None = None
     """The text of the environment's answer; None after the last turn."""
     notes: dict[str, Any] = field(default_factory=dict)
@@ -200,7 +200,7 @@ class Trajectory:
     data_source: str = ""
     ground_truth: Any = None
     answer: str | None = None
-    """Text of the final answer; None if the policy gave no answer."""
+    """Text of the final answer, or None if the policy gave no answer."""
     error: str | None = None
     verdict: float | None = None
     """The judgement of the environment or of a simulated user, which is the value of the `correctness` component."""

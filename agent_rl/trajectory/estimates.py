@@ -22,7 +22,7 @@ class Estimate:
 
     mean: float
     low: float | None
-    """Lower end of the interval; None if there are fewer than two rows."""
+    """Lower end of the interval, or None if there are fewer than two rows."""
     high: float | None
     rows: int
 

@@ -70,7 +70,7 @@ def weights_digest(model: Path) -> str:
 
 
 def policy_shards(folder: Path) -> Path | None:
-    """Return the folder with the policy's shards in a checkpoint; None if the folder is not a checkpoint."""
+    """Return the folder with the policy's shards in a checkpoint, or None if the folder is not a checkpoint."""
     if (folder / "checkpoints").is_dir():
         folder = folder / "checkpoints"
     newest = folder / TRACKER

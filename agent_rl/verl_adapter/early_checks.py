@@ -199,7 +199,7 @@ def served_reward_models(case: RunCase) -> Errors:
     for key, name, *_ in references(case.get("agent_rl", {})):
         if name not in names:
             remedy = f"Set its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, names)}"
-            yield ConfigError(key, f"no model {name!r} is served by this run", remedy)
+            yield ConfigError(key, f"this run serves no model {name!r}", remedy)
     for name, model in models.items():
         nodes = [case.number(f"trainer.{key}", 1) if model.visits else getattr(model, key) for key in NODES]
         gpus, ranks = nodes[0] * nodes[1], model.tensor_parallel_size

@@ -55,7 +55,7 @@ class StallError(FatalError):
     Args:
         message: what happened, and the cause if Ray reports it.
         has_store: whether the trajectories can still be read.
-        save_within_s: seconds after which saving, which may hang for the same reason, is given up; None: no limit.
+        save_within_s: seconds after which saving, which may hang for the same reason, is given up; None means no limit.
     """
 
     def __init__(self, message: str, has_store: bool = True, save_within_s: float | None = None) -> None:
@@ -87,9 +87,9 @@ def _limited(limit_s: float, sync: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _late(limit_s: float) -> StallError:
     return StallError(
-        f"the weight sync has taken longer than agent_rl.run.weight_sync_timeout_s={limit_s:g} seconds. With many "
-        "requests outstanding this is a deadlock in verl (https://github.com/verl-project/verl/issues/7990): start "
-        "fewer (trainer.v1.colocate_async.num_warmup_batches), set mode=sync, or raise the limit",
+        f"the weight sync has taken longer than agent_rl.run.weight_sync_timeout_s={limit_s:g} seconds. If many "
+        "requests were open, verl is deadlocked (https://github.com/verl-project/verl/issues/7990). Start fewer "
+        "(trainer.v1.colocate_async.num_warmup_batches), set mode=sync, or raise the limit",
         save_within_s=limit_s,  # the trainer's workers may take part in the sync
     )
 

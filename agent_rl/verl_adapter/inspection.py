@@ -82,7 +82,7 @@ def load_chat_tokenizer(
 
 
 def _model_type(model: str) -> str | None:
-    """Return the model type, by which verl decides whether to render images; None if unknown."""
+    """Return the model type, by which verl decides whether to render images, or None if unknown."""
     from transformers import PretrainedConfig
 
     try:

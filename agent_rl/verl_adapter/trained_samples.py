@@ -29,7 +29,7 @@ FATES = ("kept", "lost", "evicted", "filtered", "stale")
 
 
 class SampleFate(NamedTuple):
-    """The fate of a trajectory, its response tokens and its turns; None: unknown."""
+    """The fate of a trajectory, its response tokens and its turns, or None if unknown."""
 
     fate: str
     tokens: float | None = None

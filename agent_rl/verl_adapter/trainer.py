@@ -51,7 +51,7 @@ class AgentTrainer(PPOTrainer):
 
     Attributes:
         settings: the `agent_rl` section, without the addresses of served models.
-        row_order: the order of the training rows; None: verl's order.
+        row_order: the order of the training rows; None means verl's order.
         served_models: the servers of `agent_rl.reward.models`; None without served models.
         failures: the sessions that have failed.
         samples: the samples that are not part of a batch.

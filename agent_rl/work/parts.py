@@ -28,7 +28,7 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
     Args:
         path: the file's first part.
         lines: the lines; every line ends with a newline.
-        part_bytes: size in bytes at which the next part starts; None: the file has a single part.
+        part_bytes: size in bytes at which the next part starts; if None, the file has a single part.
 
     Raises:
         OSError: the file cannot be written; then it contains none of the lines.

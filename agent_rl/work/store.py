@@ -166,7 +166,7 @@ class Cache:
     """Strings by key, in a file, or the most recently used strings in memory.
 
     Args:
-        path: the path of a `Store` on a local disk; None: memory only.
+        path: the path of a `Store` on a local disk; if None, it is kept in memory only.
         key: the configuration key that contains the path, for errors.
         kind: the kind of the strings, for errors, for example `verdicts`.
 
@@ -251,7 +251,7 @@ class Pieces(dict[Key, Any]):
     """Results of pieces by number; each result is JSON data.
 
     Args:
-        store: the file that keeps the results; None: memory only.
+        store: the file that keeps the results; if None, it is kept in memory only.
     """
 
     def __init__(self, store: Store | None = None) -> None:
@@ -274,7 +274,7 @@ def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
 
     Args:
         what: the kind of pieces, for example `groups`.
-        total: number of pieces; None if unknown.
+        total: number of pieces, or None if unknown.
         work: JSON data and paths that identify the work; files are identified by their content.
 
     Raises:

@@ -33,7 +33,7 @@ class EpisodeLimits(NamedTuple):
     response_length: int = UNLIMITED
     """Maximum number of tokens after the prompt, including observations."""
     max_assistant_turns: int | None = None
-    """Maximum number of assistant turns; None: `DEFAULT_MAX_TURNS`."""
+    """Maximum number of assistant turns; None means `DEFAULT_MAX_TURNS`."""
     max_parallel_calls: int = 1
     """Maximum number of calls to run per turn."""
     max_tool_response_length: int = 256
@@ -67,7 +67,7 @@ class EpisodeBudget:
     max_repeats: int | None = None
     """The episode ends after this number of turns in a row that only repeat earlier calls."""
     final: FinalTurn | None = None
-    """The final turn; None: no turn is announced as the last."""
+    """The final turn; if None, no turn is announced as the last."""
 
 
 class Repeats:

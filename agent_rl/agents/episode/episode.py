@@ -59,9 +59,9 @@ async def run_episode(
         messages: the row's prompt.
         budget: the limits of the episode.
         hooks: the user's logic around turns and tools.
-        user: answers the policy's turns that have no tool calls, until the user is done; None: the first such turn is
-            the final answer.
-        trajectory: the result of `agents.episode.loop.new_trajectory`, which the episode fills; None: a new one.
+        user: answers the policy's turns that have no tool calls, until the user is done; if None, the first such turn
+            is the final answer.
+        trajectory: the result of `agents.episode.loop.new_trajectory`, which the episode fills; None means a new one.
 
     Returns:
         The trajectory, with exactly one stop reason. If the infrastructure failed (the engine, a tool that reports it,

@@ -117,7 +117,7 @@ class TextFormat(Format):
     """A format that the system message explains; one message shows all results of a turn.
 
     Args:
-        instructions: system text; None: the default; empty: none.
+        instructions: system text; None means the default text, and "" means no text.
         observation_role: role of the message that shows the results.
     """
 
@@ -144,9 +144,9 @@ class TextToolFormat(TextFormat):
     """A format whose action is a single text for a single tool.
 
     Args:
-        instructions: system text; None: the default; empty: none.
+        instructions: system text; None means the default text, and "" means no text.
         observation_role: role of the message that shows the results.
-        tool: the tool that takes the text; None: the only tool, or `usual_tool`.
+        tool: the tool that takes the text; None means the only tool, or `usual_tool`.
     """
 
     usual_tool: str = ""

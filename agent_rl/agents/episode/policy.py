@@ -33,7 +33,7 @@ class Generation:
     finish: Literal["stop", "length"] = "stop"
     """`length`: the token budget ended the message."""
     calls: list[ToolCall] | None = None
-    """Tool calls that the endpoint has parsed; None: the text contains the calls."""
+    """Tool calls that the endpoint has parsed; None means that the text contains the calls."""
     stop: str | None = None
     """The stop string that ended the message, if it is known."""
 
@@ -47,7 +47,7 @@ class Policy(ABC):
     earlier_tokens: Sequence[int] = ()
     """Number of response tokens in each conversation before this one."""
     most: int | None = None
-    """Maximum number of sampled tokens of the next turn; None: as many as are left."""
+    """Maximum number of sampled tokens of the next turn; None means as many as are left."""
     sampling: Mapping[str, Any] = {}
     """The sampling parameters of every request."""
     reserve: int = 0
@@ -101,7 +101,7 @@ class Policy(ABC):
 
         Args:
             messages: the prompt of a new conversation, or further messages of this conversation.
-            tools: the tools of a new conversation; None: this conversation continues.
+            tools: the tools of a new conversation; None means that this conversation continues.
         """
         begun = self.context_tokens if tools is None else 0
         return begun + len(json.dumps([*messages, *(tools or ())], ensure_ascii=False, default=str)) // 3
@@ -178,5 +178,5 @@ def cut_at_stop(text: str, stop: Sequence[str], keep_stop: bool = False) -> str:
 
 
 def first_stop(text: str, stop: Sequence[str]) -> str | None:
-    """Return the stop string that comes first in the text; None: the text contains no stop string."""
+    """Return the stop string that comes first in the text, or None if the text contains no stop string."""
     return min((each for each in stop if each in text), key=text.find, default=None)

@@ -179,7 +179,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
-    """Return the endpoint's tool calls; None if there is no call, or if a call cannot be read."""
+    """Return the endpoint's tool calls, or None if there is no call, or if a call cannot be read."""
     try:
         functions = [(call, call["function"]) for call in raw]
         return [

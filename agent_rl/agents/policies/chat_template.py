@@ -45,7 +45,7 @@ class Following(NamedTuple):
     """The template's continuation after a turn."""
 
     closing: list[int]
-    """Tokens from the end of the turn up to the next message; empty: the next message ends the turn."""
+    """Tokens from the end of the turn up to the next message; if empty, the next message ends the turn."""
     rest: list[int]
     """Tokens of the messages and of the start of the next turn."""
 
@@ -198,13 +198,13 @@ class ChatTemplate:
 
     @cached_property
     def end_id(self) -> int | None:
-        """The special token that ends an answer; None: the next message ends the answer."""
+        """The special token that ends an answer; if None, the next message ends the answer."""
         followings = self._followings[:1]
         return next((token for each in followings for token in self._specials(each.closing)[-1:]), None)
 
     @cached_property
     def end_ids(self) -> frozenset[int]:
-        """The special tokens that end a turn; empty: the next message ends the turn."""
+        """The special tokens that end a turn; if empty, the next message ends the turn."""
         closings = [each.closing for each in self._followings]
         alone = self._try([USER, {"role": "assistant", "content": MARK}])
         if alone is not None and MARK in alone:

@@ -82,7 +82,7 @@ class Media:
         }
 
     def payload(self) -> Any:
-        """The prompt's videos in the form that SGLang takes; None if there are no videos."""
+        """The prompt's videos in the form that SGLang takes, or None if there are no videos."""
         return self.video_payload(self.videos, self.features)
 
     def trained(self, images: list[Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class Sampling(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     temperature: float = Field(default=1.0, ge=0)
-    """Sampling temperature; 0: greedy."""
+    """Sampling temperature; 0 means greedy sampling."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Tokens are sampled from the most likely ones up to this cumulative probability; 1: from all tokens."""
     top_k: int | None = Field(default=None, ge=1)
@@ -76,8 +76,8 @@ class PolicySource(ABC):
 
         Args:
             usage: the counts that the policy updates.
-            seed: the sampling seed, if the model accepts one; None: the model's own seed.
-            format: sets which special tokens end a turn and belong to its text; None: the model's configuration.
+            seed: the sampling seed, if the model accepts one; None means the model's own seed.
+            format: sets which special tokens end a turn and belong to its text; None means the model's configuration.
         """
 
 
@@ -89,7 +89,7 @@ def open_client(
     Args:
         url: the server's URL; `/v1` is added if it has no path.
         model: the model's name on the server.
-        api_key_env: environment variable that contains the API key; None: no key is sent.
+        api_key_env: environment variable that contains the API key; if None, no key is sent.
         concurrency: maximum number of concurrent requests.
         timeout_s: time limit in seconds for one attempt of a request; all attempts together get three times that limit.
 

@@ -50,7 +50,7 @@ class TurnRequest:
             calls are objects. With `continues`, only the messages after the earlier reply.
         tools: function schemas, `{"type": "function", "function": {...}}`.
         model: the name of the model in the request.
-        max_tokens: maximum number of sampled tokens; None: as many as the episode has left.
+        max_tokens: maximum number of sampled tokens; None means as many as the episode has left.
         stop: strings that end the turn.
         without_tools: whether the turn may not call tools (`tool_choice` none).
         forced: whether the client demands a call, which cannot be enforced.

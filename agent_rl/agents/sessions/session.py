@@ -54,8 +54,8 @@ class Session:
         policy: a fresh conversation; `Policy.sibling` creates further conversations with the same model.
         format: the syntax of native calls.
         trajectory: the row's trajectory, which the session fills.
-        max_turns: maximum number of turns; None: no limit.
-        models: names of models whose turns are trained; empty: the name in the first request.
+        max_turns: maximum number of turns; None means no limit.
+        models: names of models whose turns are trained; empty means the name in the first request.
     """
 
     def __init__(

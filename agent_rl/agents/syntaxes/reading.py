@@ -98,7 +98,7 @@ def typed(raw: str, types: set[str] | None) -> Any:
 
     Args:
         raw: the text.
-        types: the parameter's types; None for an unknown parameter.
+        types: the parameter's types, or None for an unknown parameter.
     """
     if types is not None and (not types or types == {"string"}):
         return raw

@@ -48,7 +48,7 @@ class LLMUserConfig(EndpointConfig):
     """The `agent_rl.user_sim.config` section."""
 
     instructions: str | None = None
-    """The model's system text, in which `{goal}` and `{stop_word}` are replaced; null: the default."""
+    """The model's system text, in which `{goal}` and `{stop_word}` are replaced; null means the default."""
     opens: bool = False
     """Whether the model also writes the first message, instead of the last message of the row's prompt."""
     temperature: float = Field(default=1.0, ge=0)

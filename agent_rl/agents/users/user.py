@@ -74,7 +74,7 @@ class User(ABC):
         """Answer the agent's message; the trajectory contains all events so far, including tool calls."""
 
     async def score(self, trajectory: Trajectory) -> float | None:
-        """Return the user's verdict on the episode, for `Trajectory.verdict`; None: the reward compares answers."""
+        """Return the user's verdict on the episode, for `Trajectory.verdict`; if None, the reward compares answers."""
         return None
 
     async def finish(self) -> None:

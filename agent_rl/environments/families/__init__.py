@@ -39,7 +39,7 @@ def family_class(family: str, identifier: str) -> type[Environment]:
         cls: type[Environment] = environment(identifier)
     except ImportError as error:
         remedy = f"pip install 'agent-rl[{family}]'"
-        raise ConfigError(f"{family}:{identifier}", f"it needs a package: {error}", remedy) from error
+        raise ConfigError(f"{family}:{identifier}", f"a package that it needs is missing: {error}", remedy) from error
     return cls
 
 

@@ -134,7 +134,7 @@ def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estima
 
 
 def _read_verdict(trajectory: Trajectory) -> Judged | None:
-    """Return a trajectory's verdict on a sample with one answer; None if the row is not such a sample."""
+    """Return a trajectory's verdict on a sample with one answer, or None if the row is not such a sample."""
     if len((trajectory.extra_info.get(SAMPLE) or {}).get("scores") or ()) != 1:
         return None
     sample = DataSample.from_row(trajectory.row)

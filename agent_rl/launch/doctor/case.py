@@ -22,14 +22,14 @@ class Case(case.RunCase):
     """A run and a machine, with lazily read model files and GPUs.
 
     Attributes:
-        given: facts about the machine that would run the recipe; None: this machine.
+        given: facts about the machine that would run the recipe; None means this machine.
     """
 
     given: Machine | None = None
 
     @cached_property
     def nodes(self) -> Nodes | None:
-        """The nodes that the launcher starts; None for one node, or for a wrong environment (see `checks.ray`)."""
+        """The nodes that the launcher starts, or None for one node, or for a wrong environment (see `checks.ray`)."""
         try:
             return Nodes.from_environment(self.environ)
         except ConfigError:

@@ -51,11 +51,11 @@ def diagnose(
     """Check this machine and, with a recipe, the run that it would start here.
 
     Args:
-        recipe: a folder with `config.yaml`; None: the machine and the installation only.
+        recipe: a folder with `config.yaml`; None means the machine and the installation only.
         overrides: hydra overrides, as for training.
         script: the user's entry point; the loops that it registers count as registered.
         tell: called with a description of the next action.
-        machine: the machine that would run the recipe; None: this machine.
+        machine: the machine that would run the recipe; None means this machine.
 
     Returns:
         The findings, in the order of the table; a problem is a finding, never an exception.

@@ -70,7 +70,7 @@ class Machine:
 
     Args:
         environ: the environment that a run on it would inherit.
-        facts: all `FACTS` about another machine; None: this machine.
+        facts: all `FACTS` about another machine; None means this machine.
     """
 
     gpus = cached_property(lambda machine: read_gpus(machine.environ))
@@ -84,7 +84,7 @@ class Machine:
     memory = cached_property(lambda machine: _available())
     """Memory that a new process can use, in bytes."""
     shared_memory = cached_property(lambda machine: _free(Path("/dev/shm")))
-    """Free bytes in `/dev/shm`; None if it does not exist."""
+    """Free bytes in `/dev/shm`, or None if it does not exist."""
     disk = cached_property(lambda machine: _free(Path.cwd()))
     """Free bytes on the disk of the working directory; `free_disk` takes another folder."""
     libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
@@ -102,7 +102,7 @@ class Machine:
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
     """Whether models can be downloaded."""
     torch_cuda = cached_property(lambda machine: _cuda_of_torch())
-    """The CUDA version for which torch was built; None for a CPU build, or if torch is not installed."""
+    """The CUDA version for which torch was built, or None for a CPU build, or if torch is not installed."""
     packages = cached_property(lambda machine: _installed())
     """The version of every installed package, by its normalised name."""
 
@@ -137,7 +137,7 @@ class Machine:
         return {"environ": variables, **facts, "gpus": [asdict(gpu) for gpu in self.gpus]}
 
     def version(self, package: str) -> str | None:
-        """Return the installed version of a package; None if it is not installed."""
+        """Return the installed version of a package, or None if it is not installed."""
         return self.packages.get(canonicalize_name(package))
 
     def free_disk(self, folder: Path) -> int:

@@ -45,10 +45,10 @@ def known_rows(
         setup: settings, limits and tools of the run; without tools, tool names are not checked.
         default_agent: the agent of rows that name no agent.
         more_agents: names of agents that are registered elsewhere.
-        tokenizer: the model's tokenizer, with its chat template; None: lengths are in characters.
+        tokenizer: the model's tokenizer, with its chat template; if None, lengths are in characters.
         options: additional arguments of the template.
         scored: whether the scorers of the `agent_rl.reward` section judge the answers.
-        sample: number of rows whose ground truths are scored; None: all.
+        sample: number of rows whose ground truths are scored; None means all.
         seed: the seed of the sample.
         kept: opens the stored results of an earlier check of the same rows, given the number of ground truths.
 
@@ -161,7 +161,7 @@ class _Checks:
 
 
 def _answer(row: Mapping[str, Any]) -> str | None:
-    """Return the right answer as an agent would give it; None if the truth has another form, such as tests."""
+    """Return the right answer as an agent would give it, or None if the truth has another form, such as tests."""
     truth = row["reward_model"].get("ground_truth")
     if not isinstance(truth, str | int | float) or isinstance(truth, bool) or str(truth).lstrip()[:1] in ("{", "["):
         return None

@@ -55,7 +55,7 @@ class _Match:
     pair: Pair
     ballot: Ballot = field(default_factory=Ballot)
     points: float | None = None
-    """Points of the pair's first sample; None: a verdict is missing."""
+    """Points of the pair's first sample; None means that a verdict is missing."""
     contradicted: bool = False
     """Whether the verdicts in the two orders differ."""
     problem: UnscoredError | None = None

@@ -142,7 +142,7 @@ def load_template(name: str | None, mode: str, key: str, body: Mapping[str, Any]
     """Load a configuration's template.
 
     Args:
-        name: the user's file or class; None: the built-in file of the mode.
+        name: the user's file or class; None means the built-in file of the mode.
         mode: a mode of `JudgeConfig`, or `pairwise`.
         key: the configuration key of the name, for errors.
         body: fields of the requests, which may make the chat template ask for thoughts.

@@ -243,7 +243,7 @@ def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
 
 
 def _truth(ground_truth: Any) -> str | None:
-    """Return the first of several ground truths as the text of an answer; None if it is empty or too long."""
+    """Return the first of several ground truths as the text of an answer, or None if it is empty or too long."""
     while isinstance(ground_truth, Mapping | list | tuple):
         options = ground_truth
         if isinstance(options, Mapping):

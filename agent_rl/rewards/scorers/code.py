@@ -75,7 +75,7 @@ async def score_code(
         ground_truth: the row's tests.
         extra_info: the row's `extra_info`.
         all_or_nothing: whether a share below 1.0 becomes 0.0 (`code_all`); no test is run after the first failure.
-        server: the server that runs cases; None: this machine runs them. Python tests always run on this machine.
+        server: the server that runs cases; if None, this machine runs them. Python tests always run on this machine.
 
     Raises:
         UnscoredError: the tests cannot be read, or the sandbox or the server failed.

@@ -96,7 +96,7 @@ class TextRules(BaseModel):
     target_chars: int | None = Field(default=None, ge=1)
     """The best length: it counts as 1, and the value falls linearly to 0 for an empty text and for twice the length."""
     number_between: tuple[float | None, float | None] | None = None
-    """Minimum and maximum, both inclusive, of the number that the text gives as its answer; null: no bound."""
+    """Minimum and maximum, both inclusive, of the number that the text gives as its answer; null means no bound."""
     similar_to: str | None = None
     """A text for a comparison; the case-insensitive ratio of Python's `difflib.SequenceMatcher` counts, from 0 to 1."""
 

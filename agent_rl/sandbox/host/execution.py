@@ -39,7 +39,7 @@ class Execution:
         status: how the run ended.
         stdout: standard output, with undecodable bytes replaced; only the start of an output that is too long.
         stderr: standard error, decoded and cut like `stdout`, plus the sandbox's remark if it ended the program.
-        exit_code: as in Python's `subprocess`: the negated signal number if a signal ended it; None if the sandbox
+        exit_code: as in Python's `subprocess`: the negated signal number if a signal ended it, or None if the sandbox
             ended the program or did not start it.
         value: return value of the function of `PythonSandbox.call`, as JSON text that the program could have forged;
             None otherwise.

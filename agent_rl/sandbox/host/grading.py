@@ -39,7 +39,7 @@ class CaseResult:
 
     Attributes:
         passed: whether the program returned the expected result and ended normally.
-        status: how the program ended; None: the program was not run.
+        status: how the program ended; None means that the program was not run.
         reason: why the case failed. It never contains the expected result, so the policy may read it.
         wall_s: number of seconds the program ran.
         own_s: `wall_s` without time spent waiting for a core.
@@ -99,7 +99,7 @@ async def grade(
     Args:
         code: the program.
         tests: the cases, in one of the forms of `read_cases`.
-        sandbox: sandbox that runs the program; None: a new sandbox, which takes about a second; pass `await
+        sandbox: sandbox that runs the program; None means a new sandbox, which takes about a second; pass `await
             shared_sandbox()` to grade many programs.
         timeout_s: time limit of one case, in seconds, excluding time spent waiting for a core.
         memory_mb: memory limit of one case, in MiB.
@@ -192,7 +192,7 @@ def difference(case: Case, stdout: str, value: str | None, tolerance: float) -> 
     Args:
         case: the case.
         stdout: the program's standard output.
-        value: the function's return value, as JSON text; None: the function did not return.
+        value: the function's return value, as JSON text; None means that the function did not return.
         tolerance: `float_tolerance` of `grade`.
     """
     if isinstance(case, StdioCase):

@@ -58,7 +58,7 @@ class Child:
         except OSError as error:
             for descriptor in (*opened, *link):
                 os.close(descriptor)
-            raise NotRun(f"there are no descriptors left: {error}") from None
+            raise NotRun(f"there are no file descriptors left: {error}") from None
         child_in, self.channel, out, child_out, err, child_err = opened
         for descriptor in (self.channel, out, err):
             os.set_blocking(descriptor, False)

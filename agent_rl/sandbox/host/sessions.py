@@ -62,7 +62,7 @@ class SandboxSession:
         Args:
             code: the program.
             stdin: input of `input()` and `sys.stdin`.
-            timeout_s: time limit in seconds, see `PythonSandbox.run`; None: the session's limit.
+            timeout_s: time limit in seconds, see `PythonSandbox.run`; None means the session's limit.
             show_last: whether to print the value of a final expression, as a notebook does.
 
         Returns:

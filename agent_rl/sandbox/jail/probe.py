@@ -50,7 +50,7 @@ class ProbeReport:
     """The working layers of this machine.
 
     Attributes:
-        plan: the first plan that works; None: untrusted code must be rejected.
+        plan: the first plan that works; if None, untrusted code must be rejected.
         missing: layer -> why it does not work, and the remedy, for plans better than the chosen plan.
         acts: act -> "denied" or "ALLOWED", under the chosen or the last plan.
     """

@@ -81,7 +81,7 @@ class ZygoteSettings:
         file_bytes: size limit of each file.
         disk_bytes: disk space limit of one program's files.
         preload: modules to import before the first fork.
-        layers: layers of confinement to use; None: probe the machine, and report the layers in the greeting.
+        layers: layers of confinement to use; if None, probe the machine, and report the layers in the greeting.
     """
 
     unsafe: bool

@@ -17,7 +17,7 @@ def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:
 
     Args:
         pid: the process, not yet reaped.
-        proc: a descriptor of /proc; None: this process's /proc.
+        proc: a descriptor of /proc; None means this process's /proc.
     """
     counts, is_ready = [(0, 0)], False  # nanoseconds on a core, and nanoseconds of waiting
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError, ValueError):  # a thread or the process has ended

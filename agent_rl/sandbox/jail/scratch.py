@@ -190,7 +190,7 @@ def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_t
 
 
 def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int | None:
-    """Return bytes on disk of deleted files that `pid` keeps alive; None if it has too many mappings.
+    """Return bytes on disk of deleted files that `pid` keeps alive, or None if it has too many mappings.
 
     Args:
         proc: a descriptor of /proc.
@@ -221,7 +221,7 @@ def _folder(proc: int, path: str) -> Iterator[int]:
 
 
 def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
-    """Return the bytes of each open file that is deleted, by inode; None if no descriptor can be listed."""
+    """Return the bytes of each open file that is deleted, by inode, or None if no descriptor can be listed."""
     names: list[str] = []
     sizes = {}
     with contextlib.suppress(OSError), _folder(proc, path) as folder:
@@ -235,7 +235,7 @@ def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
 
 
 def _mapped_deleted_files(proc: int, path: str, scratch: str) -> set[int] | None:
-    """Return inodes of mapped deleted files of `scratch`; None if there are too many mappings to read."""
+    """Return inodes of mapped deleted files of `scratch`, or None if there are too many mappings to read."""
     inside = os.fsencode(scratch) + b"/"
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc), "rb") as file:

@@ -190,7 +190,7 @@ class TestSide(Link):
         limit_s: limit of one call, in CPU seconds. The zygote ends a program that waits without using CPU time.
 
     Attributes:
-        problem: why the running test cannot judge, or why all further tests fail; None: no problem.
+        problem: why the running test cannot judge, or why all further tests fail; None means no problem.
         local: the row's classes, whose objects are recreated in the program.
     """
 

@@ -104,7 +104,7 @@ def open_index(corpus: str | Path, folder: str | Path | None = None) -> Bm25Inde
 
     Args:
         corpus: the JSONL file.
-        folder: folder for indexes; None: the corpus's folder, or the user's cache if that folder is not writable.
+        folder: folder for indexes; None means the corpus's folder, or the user's cache if that folder is not writable.
 
     Raises:
         ValueError: the corpus cannot be read; the message names file and line.

@@ -42,7 +42,7 @@ class SqlConfig(ToolConfig):
 
     database: str | None = Field(default=None, min_length=1)
     root: str | None = Field(default=None, min_length=1)
-    """Folder that contains the databases; null: any folder."""
+    """Folder that contains the databases; null means any folder."""
     max_rows: int = Field(default=50, ge=1)
     max_cell_chars: int = Field(default=200, ge=10)
     max_chars: int = Field(default=8000, ge=200)

@@ -38,8 +38,8 @@ def append(
     Args:
         path: the trace.
         trajectory: the trajectory, which is not changed.
-        part_bytes: size in bytes at which the next part starts; None: the trace has a single part.
-        image_bytes: maximum size in bytes of all images together; None: no limit.
+        part_bytes: size in bytes at which the next part starts; if None, the trace has a single part.
+        image_bytes: maximum size in bytes of all images together; None means no limit.
 
     Raises:
         OSError: the file cannot be written.

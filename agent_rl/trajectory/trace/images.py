@@ -70,7 +70,7 @@ def store_images(trace: str | os.PathLike[str], trajectory: Trajectory, *, most_
     Args:
         trace: the trace.
         trajectory: the trajectory, which is not changed.
-        most_bytes: approximate size limit of the folder; images above it get a name but no file. None: no limit.
+        most_bytes: approximate size limit of the folder; images above it get a name but no file. None means no limit.
 
     Returns:
         The trajectory with file names instead of images; unreadable images are dropped.

@@ -35,7 +35,7 @@ class TokenSequence(TypedDict):
     mask: list[int]
     """For each token of the response, 1 if the policy sampled the token, else 0."""
     logprobs: list[float] | None
-    """Log-probs of the sampled response tokens, 0 for other tokens; None if no log-probs were requested."""
+    """Log-probs of the sampled response tokens, 0 for other tokens, or None if no log-probs were requested."""
     images: int
 
 

@@ -31,8 +31,8 @@ class TraceWriter:
 
     Args:
         path: the trace.
-        part_bytes: size at which a file continues in another part; None: a file has one part.
-        image_bytes: maximum size of all images; None: no limit.
+        part_bytes: size at which a file continues in another part; if None, a file has one part.
+        image_bytes: maximum size of all images; None means no limit.
     """
 
     def __init__(

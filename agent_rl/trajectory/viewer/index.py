@@ -58,7 +58,7 @@ class TraceIndex:
 
     Args:
         sources: the files.
-        folder: the folder of the database; None: `cache_folder()`.
+        folder: the folder of the database; None means `cache_folder()`.
 
     Raises:
         OSError: not even a temporary database can be created.
@@ -183,7 +183,7 @@ class TraceIndex:
         """Compare two sides on the prompts that both sides contain.
 
         Args:
-            one: the name of a file and a step; None: all steps.
+            one: the name of a file and a step; None means all steps.
             other: the name of the other side's file and a step.
 
         Returns:

@@ -99,7 +99,7 @@ class SampleGroup:
         return self.source == TRAINED
 
     def apart(self, record: Mapping[str, Any], name: str) -> float | None:
-        """Return the distance of a sample's component from the group's mean; None if no other sample contains it."""
+        """Return the distance of a sample's component from the group's mean, or None if no other sample contains it."""
         known = [value for each in self.samples if (value := components(each.record).get(name)) is not None]
         value = components(record).get(name)
         return None if value is None or len(known) < 2 else value - statistics.fmean(known)

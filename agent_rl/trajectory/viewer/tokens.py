@@ -52,7 +52,7 @@ def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) 
 
     Args:
         sequence: a sequence of the trace.
-        tokenizer: the model's `tokenizer.json`; None: ids are shown.
+        tokenizer: the model's `tokenizer.json`; if None, ids are shown.
         full: whether to show all tokens instead of `MOST_TOKENS`.
     """
     most = None if full else MOST_TOKENS

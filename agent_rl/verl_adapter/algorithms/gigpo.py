@@ -37,7 +37,7 @@ def gigpo_advantages(
     Args:
         rewards: the reward of each turn, one sequence (turns) per trajectory.
         groups: the prompt of each trajectory.
-        states: the state before each turn, one sequence (turns) per trajectory; empty: no turn is compared.
+        states: the state before each turn, one sequence (turns) per trajectory; if empty, no turn is compared.
         weight: factor of a state's advantage.
         discount: factor per turn of later rewards, for the advantage of states.
         by_std: divide by the standard deviation of the group, and of the turns of a state.

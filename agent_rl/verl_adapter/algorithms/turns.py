@@ -24,7 +24,7 @@ from agent_rl.verl_adapter.trained_samples import final_rows, session_of
 BY_TURN = (ESTIMATOR, gigpo.ESTIMATOR)
 """The values of `algorithm.adv_estimator` with an advantage per turn."""
 RECORDS = "turn_records"
-"""Column of `DataProto.non_tensor_batch`: the `extra_fields` of each row; None for a row that fills up the batch."""
+"""Column of `DataProto.non_tensor_batch`: the `extra_fields` of each row, or None for a row that fills up the batch."""
 SPANS, STATES, REWARDS = "turn_spans", "turn_states", "turn_rewards"
 """Keys of a row's `extra_fields`: `[turn, start, end]` of each sample in the response, with turns from 1; the hash of
 the state before each turn of the trajectory; and the reward of each turn."""

@@ -69,7 +69,7 @@ HEURISTIC = ("gdpo", gigpo.ESTIMATOR)
 
 
 def declared(estimator: Any, divides_by_std: bool) -> Objective | None:
-    """Return the objective that an estimator declares; None for a heuristic.
+    """Return the objective that an estimator declares, or None for a heuristic.
 
     Args:
         estimator: `algorithm.adv_estimator`, or a user's function; any other estimator than those below declares the

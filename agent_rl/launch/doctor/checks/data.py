@@ -120,7 +120,7 @@ def lengths(case: Case) -> Finding | None:
 
 
 def train_rows(case: Case) -> int | None:
-    """Return the number of training rows, before long prompts are removed; None if it is unknown."""
+    """Return the number of training rows, before long prompts are removed, or None if it is unknown."""
     if not case.train or any(file.error is not None for file in case.train):
         return None
     rows, most = sum(file.count for file in case.train), case.number("data.train_max_samples", -1)

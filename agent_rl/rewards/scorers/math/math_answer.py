@@ -98,7 +98,7 @@ def score_math(
 
 @lru_cache(maxsize=16_384)
 def _decide(answer: str, truth: str, strict: bool) -> bool | None:
-    """Whether an answer equals a ground truth; None if math-verify must decide."""
+    """Whether an answer equals a ground truth, or None if math-verify must decide."""
     if answer == truth:
         return True
     if len(answer) > MAX_CHARS:

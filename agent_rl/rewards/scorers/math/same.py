@@ -164,7 +164,7 @@ class _Comparison:
 
 
 def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
-    """Return the factor that converts the answer's unit to the truth's unit; None if their dimensions differ."""
+    """Return the factor that converts the answer's unit to the truth's unit, or None if their dimensions differ."""
     if answer is None or truth is None or answer == truth:
         return 1.0
     (dimension, factor), (other_dimension, other_factor) = unit_factor(answer), unit_factor(truth)

@@ -40,7 +40,7 @@ class ResponseRule(ToolConfig):
     select: str = ""
     """Dotted path into a JSON answer, such as `data.items` or `results.0`; if the path is missing, the whole answer."""
     max_items: int | None = Field(default=None, ge=1)
-    """Maximum number of items if the selected value is a list; null: all."""
+    """Maximum number of items if the selected value is a list; null means all."""
 
 
 class HttpRequest(ToolConfig):

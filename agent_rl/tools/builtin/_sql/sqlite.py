@@ -26,7 +26,7 @@ class Sqlite:
     """One connection to a database.
 
     Args:
-        path: the database, opened without locks or new files next to it. None: an empty database in memory.
+        path: the database, opened without locks or new files next to it. None means an empty database in memory.
         memory_mb: memory limit of the engine, in MiB; one value may use a quarter of it.
 
     Raises:
