@@ -109,4 +109,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 FEW, MOST_LISTED = 8, 24
-"""Maximum number of known names that an error lists: next to a similar name, and without a similar name."""
+"""Maximum number of known names that an error lists if one is similar, and if none is."""

@@ -10,8 +10,8 @@ The next conversation has the same prompt, with those notes and that answer at i
     assistant: <notes>                      ...
 
 Each conversation is a separate training sequence, in which sampled tokens, notes included, have mask 1. All sequences
-get the trajectory's reward. With every built-in `algo=` the trainer counts a trajectory once: its sequences are one
-sample of the group and share one advantage.
+get the trajectory's reward. With every built-in `algo=` the trainer counts a trajectory once, because its sequences are
+one sample of the group and share one advantage.
 
 Notes that do not fit end the episode, like any turn that does not fit.
 """

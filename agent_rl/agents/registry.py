@@ -104,11 +104,11 @@ def register_agent_loop(name: str) -> Callable[[C], C]: ...
 @overload
 def register_agent_loop(name: str, cls: C) -> C: ...
 def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
-    """Register your own agent: a record, or a class with a name. Can be used as a decorator.
+    """Register your own agent: a record, or a class with a name. This function also works as a decorator.
 
-    Call it in the script that starts the trainer, before the trainer starts. The record or class may be defined in that
-    script or in a module next to it: it is sent by value to the workers on every node, together with the objects of
-    that module that it uses. `agent-rl eval`, `reward score` and `doctor` run the script to find them.
+    Call this function in the script that starts the trainer, before the trainer starts. The record or class may be
+    defined in that script or in a module next to the script. The workers on every node receive a copy, together with
+    the module's objects that it uses. `agent-rl eval`, `reward score` and `doctor` run the script to find its agents.
 
     Args:
         name: the value of `agent_name` in a row or of `rollout.agent.default_agent_loop`; or a record with its name.

@@ -24,7 +24,7 @@ def algo(
         list[str] | None, typer.Argument(metavar="[NAME]", help="Values of algo= or verl's estimators; default: all")
     ] = None,
     estimator: Annotated[str | None, typer.Option(help="Your estimator, a function file.py:f")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Also use batches of 2048 groups")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Test batches of 2048 groups too")] = False,
     as_json: Json = False,
 ) -> None:
     r"""Compare the mean gradient of each algorithm with the exact gradient of its objective.

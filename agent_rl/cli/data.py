@@ -114,7 +114,7 @@ def check(
     every: Annotated[bool, typer.Option("--all", help="Score the ground truths of all rows")] = False,
     seed: Annotated[int, typer.Option(help="Random seed that chooses the rows for --sample")] = 0,
     fix: Annotated[
-        Path | None, typer.Option(help="File for the good rows; the bad rows go to a file next to it")
+        Path | None, typer.Option(help="File for the good rows; bad rows go to a second file next to it")
     ] = None,
     as_json: Json = False,
 ) -> None:

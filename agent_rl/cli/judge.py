@@ -28,7 +28,7 @@ def try_judges(
         str | None, typer.Option(help="Id of a trajectory; default: the first with an answer")
     ] = None,
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Reward settings, under agent_rl.reward")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides of keys under agent_rl.reward")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -71,7 +71,7 @@ def try_judges(
 
 
 def _chosen(stored: list[Trajectory], id: str | None) -> Trajectory:
-    """Return the trajectory with this id; if the id is None, the first that has an answer."""
+    """Return the trajectory with the given id, or the first trajectory with an answer if the id is None."""
     if id is None:
         return next((item for item in stored if item.answer is not None), stored[0])
     match = next((item for item in stored if item.id == id), None)

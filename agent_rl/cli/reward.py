@@ -30,7 +30,7 @@ Trajectories = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.* keys, as in training, and data.max_response_length"),
+    typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.* and data.max_response_length, as in training"),
 ]
 Config = Annotated[
     Path | None,
@@ -38,7 +38,7 @@ Config = Annotated[
         help="A recipe's folder or name, or a YAML file with an agent_rl section", autocompletion=recipe_names
     ),
 ]
-Limit = Annotated[int | None, typer.Option(help="Only the first N trajectories", min=1)]
+Limit = Annotated[int | None, typer.Option(help="Use only the first N trajectories", min=1)]
 Concurrency = Annotated[int, typer.Option(help="Number of trajectories scored concurrently", min=1)]
 
 
@@ -90,7 +90,7 @@ def score(
       agent-rl reward score trajectories.jsonl agent_rl.reward.format.weight=0
 
     The trajectories of one prompt are scored together. Unscored trajectories are counted, and written with their error.
-    The same command resumes after an interruption.
+    After an interruption, run the same command again to resume.
 
     --json: `all` and `data_sources` (each with `scored`, `unscored`, `reward`, `components`), `errors` (counts by
     text).

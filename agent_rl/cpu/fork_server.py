@@ -1,9 +1,9 @@
 """Starts Ray's workers as forks of a process that has imported the libraries of verl and SGLang.
 
 A run has about eight Ray workers, and each imports torch, transformers and more: on two cores, this is most of a short
-run's time. The launcher starts `python -m agent_rl.cpu.fork_server` together with the trainer; Ray starts its
-workers with `forked_python` instead of Python. verl, agent_rl and the user's modules are not imported here: the
-effects of importing them depend on each worker's environment.
+run's time. The launcher starts `python -m agent_rl.cpu.fork_server` together with the trainer; Ray starts its workers
+with `forked_python` instead of Python. verl, agent_rl and the user's modules are not imported here, because the effects
+of importing them depend on each worker's environment.
 
 A worker gets what a new interpreter gets: arguments, environment, folder, standard streams and process group. A library
 that starts threads when it is imported must not be in `LIBRARIES`. pyarrow's allocator also starts threads, but it
@@ -171,7 +171,7 @@ def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] 
 
 
 def _reap(signum: int, frame: Any) -> None:
-    """Reap ended workers: Ray checks whether a worker's process exists."""
+    """Reap ended workers, because Ray checks whether a worker's process exists."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

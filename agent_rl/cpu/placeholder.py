@@ -1,6 +1,6 @@
 """Placeholders for names of GPU-only packages: importable, usable as decorators, and failing when called.
 
-The stand-ins for GPU-only packages consist of them. Importing SGLang on a CPU touches many names of `triton`,
+The stand-ins for GPU-only packages consist of placeholders. Importing SGLang on a CPU touches many names of `triton`,
 `sgl_kernel` and `torchvision` without ever calling them; a call means that a GPU code path was taken by mistake.
 """
 

@@ -1,11 +1,11 @@
 """Chooses the threads and dtype of a run on a CPU, based on its model's size and the CPU's instructions.
 
-A model of some 100,000 parameters is fastest in float32 with one thread for each process: generating one token for each
-request of a batch is too little work to divide. An update reads whole sequences, and in synchronous training nothing
-else runs at the same time: two threads save a fifth of its time. A real model spends its time on large matrix
-products. Engine and trainer take turns, so each gets all cores; CPUs that multiply bfloat16 in hardware do so about
-four times as fast as float32 (measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core, 694
-against 172 on two). The trainer's weights, accumulated gradients and optimizer stay float32.
+A model of some 100,000 parameters is fastest in float32 with one thread for each process, because generating one token
+for each request of a batch is too little work to divide. An update reads whole sequences, and in synchronous training
+nothing else runs at the same time, so two threads save a fifth of its time. A real model spends its time on large
+matrix products. Engine and trainer take turns, so each gets all cores; CPUs that multiply bfloat16 in hardware do so
+about four times as fast as float32 (measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core,
+694 against 172 on two). The trainer's weights, accumulated gradients and optimizer stay float32.
 """
 
 from __future__ import annotations

@@ -94,6 +94,6 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a whole, contiguous tensor with its own memory: safetensors rejects shared memory (tied embeddings)."""
+    """Return a whole, contiguous copy of a tensor, because safetensors rejects shared memory (tied embeddings)."""
     whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole.detach().clone().contiguous()

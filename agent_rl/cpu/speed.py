@@ -23,8 +23,8 @@ IMAGES = "multi_modal_inputs"
 def loop_construction(module: ModuleType) -> None:
     """`verl.experimental.agent_loop.agent_loop`: create an agent loop by calling its class.
 
-    verl lets hydra create a loop for each trajectory. Hydra copies and merges a configuration with one key, which
-    takes nine tenths of a loop's creation time. A loop that is registered with more than its class is left to hydra.
+    verl lets hydra create a loop for each trajectory. Hydra copies and merges a configuration with one key, which takes
+    nine tenths of a loop's creation time. Hydra still creates a loop that is registered with more than its class.
     """
     original = module.hydra
 
@@ -95,8 +95,8 @@ def trajectory_puts(module: ModuleType) -> None:
 def fetched_tensors(module: ModuleType) -> None:
     """`verl.utils.transferqueue_utils`: send a training worker only a batch's tensors and `IMAGES`.
 
-    verl sends it all stored fields of a trajectory: prompts as messages, ground truths, reward components. Decoding
-    these fields, and copying them for each mini-batch, took a tenth of an update.
+    verl sends the worker all stored fields of a trajectory: prompts as messages, ground truths, reward components.
+    Decoding these fields, and copying them for each mini-batch, took a tenth of an update.
     """
     original = module._async_meta_to_realdata
 

@@ -51,7 +51,7 @@ class Problem:
 
     question: str
     expression: str
-    """The input of a calculator, for example `4821+377-1290`."""
+    """The input for a calculator, for example `4821+377-1290`."""
     answer: str
     """The value of the expression, a non-negative integer in digits."""
     steps: tuple[tuple[str, str], ...]
@@ -62,7 +62,7 @@ def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[
     """Return the first `count` problems of a seed, without repeated questions or expressions.
 
     Args:
-        seed: the same seed gives the same problems; a smaller `count` gives the first ones.
+        seed: the same seed gives the same problems; a smaller `count` gives the first of them.
         count: number of problems.
         exclude: questions and expressions that must not occur.
     """

@@ -100,11 +100,11 @@ class ExtraInfo(BaseModel):
     tools_kwargs: dict[str, dict[str, Any] | None] | None = None
     """Arguments of the row's tools, `{tool: {"create_kwargs": {...}}}`; verl's `tools_kwargs` column."""
     need_tools_kwargs: bool | None = None
-    """Whether verl warns if `tools_kwargs` is empty; `make_row` sets it."""
+    """Whether verl warns about an empty `tools_kwargs`; `make_row` sets this flag."""
     tool_selection: Annotated[list[Text] | None, Field(min_length=1)] = None
     """Names of the only tools this row may use; None means all tools of the run."""
     interaction_kwargs: dict[str, Any] | None = None
-    """verl's column with the same name, for your own agents."""
+    """verl's `interaction_kwargs` column, which only your own agents read."""
     user: dict[str, Any] | None = None
     """The data of the row's simulated user, for example its goal or its replies."""
     difficulty: float | None = None

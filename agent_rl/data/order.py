@@ -50,7 +50,7 @@ class _Progress:
     """The position of the order, without the success rates of the rows.
 
     `recent` contains the mean success rates of the stage's latest steps; `deficits` counts a source's missing draws.
-    Until the next report, sources in `dry` have no row to draw, and `free` turns the band off.
+    Until the next report, the sources in `dry` have no row to draw, and `free` disables the difficulty band.
     """
 
     seed: int

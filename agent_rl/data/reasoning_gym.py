@@ -1,7 +1,7 @@
 """Problems from any generator of the reasoning-gym package, as rows that the generator's verifier scores.
 
 A row contains the whole entry in `extra_info.entry`, with the generator's name in the metadata. The `reasoning_gym`
-scorer calls that generator's verifier, because many problems have several right answers.
+scorer calls the generator's verifier, because many problems have several right answers.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 `--databases` sets the folder of SQLite files. The database's schema is part of the prompt; the `sql` tool and the
 scorer get its path. Queries that use the current time get the time `--now`, which the prompt states, because the data
-does not change with the clock.
+does not change over time.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Environment:
     def step(self, message: str) -> str | None:
         """Answer a turn without a call, in the role of the world; None ends the episode.
 
-        Without this method, the first such turn ends the episode.
+        Without this method, the first turn without a call ends the episode.
         """
         raise NotImplementedError("the class has no step, which would answer a message")
 

@@ -99,7 +99,7 @@ class EnvironmentSession:
         """Call a tool.
 
         Raises:
-            ToolError: the environment has ended the episode, or the method raised it.
+            ToolError: the environment has ended the episode, or the method raised this error.
         """
         async with self._turn:
             if self.done:

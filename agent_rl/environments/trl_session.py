@@ -58,7 +58,7 @@ class Factory:
 
 @dataclass(frozen=True, eq=False)
 class TrlType(EnvironmentType):
-    """A loaded file of TRL.
+    """A loaded TRL file.
 
     Attributes:
         factories: the factories by name; the name is None unless the file contains a dict.
@@ -150,7 +150,7 @@ class _Tools(ToolSession):
 
 
 class TrlSession(EnvironmentSession):
-    """An environment of TRL in one trajectory. As in TRL, its instance goes back to a pool at the end."""
+    """An environment of TRL in one trajectory. As in TRL, the instance goes back to a pool at the end."""
 
     kind: TrlType
     tools = _Tools

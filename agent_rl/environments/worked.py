@@ -52,7 +52,7 @@ _Episode = tuple[ExpertTurn, ...]
 
 
 def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[ExpertTurn, ...]:
-    """Run the expert on a row, and return its turns; the last one is the answer.
+    """Run the expert on a row, and return its turns; the last turn is the answer.
 
     Raises:
         ConfigError: the class has no `solve`, or `solve` raises an exception; the error names the line.

@@ -189,7 +189,7 @@ def _problems(node: Any, path: str = "") -> Iterator[ConfigError]:
 
 @check("configuration", at=("compose",))
 def keys(case: RunCase) -> Iterator[ConfigError]:
-    """Verl defines every key, or the user added it on purpose."""
+    """Every key is defined by verl, or was added by the user on purpose."""
     added = {key for each in case.overrides if each.startswith("+") for key in argument_keys([each])}
     for key in unknown_keys(case.config, verl_defaults()):
         if not any(key == each or each.startswith(f"{key}.") for each in added):

@@ -48,7 +48,7 @@ def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def gpu_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables to set or change for a run on GPUs; empty if all are right."""
+    """Return the variables to set or change for a run on GPUs, or none if all are right."""
     variables = {}
     binaries, paths = str(Path(sys.executable).parent), environ.get("PATH", "").split(os.pathsep)
     if binaries not in paths:
@@ -62,7 +62,7 @@ def gpu_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def cuda_home(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the user's toolkit, complete or not, else a complete one in the usual folders or on the path."""
+    """Return the user's toolkit, complete or not, or else a complete toolkit in the usual folders or on the path."""
     if configured := environ.get("CUDA_HOME") or environ.get("CUDA_PATH"):
         return Path(configured)
     folders = [folder for pattern in TOOLKITS for folder in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)]

@@ -240,7 +240,7 @@ def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> C
 
 
 def _is_kept(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
-    """Whether an earlier start's step stays; a start first validates the step before its own first step."""
+    """Whether a step of an earlier start stays; each start first validates the step before its own first step."""
     if earlier["step"] != first["step"]:
         return bool(earlier["step"] < first["step"])
     return TRAINED in earlier["data"] and TRAINED not in first["data"]

@@ -57,7 +57,7 @@ class RunProgress:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the run was last started; 0 before it starts."""
+        """Seconds since the run was last started, or 0 before it starts."""
         return 0.0 if self.begun is None else self._clock() - self.begun
 
     @property
@@ -67,7 +67,7 @@ class RunProgress:
 
     @property
     def step_number(self) -> int:
-        """The current step, or the last one that has ended; 0 before the first."""
+        """The current step, or the last step that has ended; 0 before the first step."""
         return max(self.stage.step, next(reversed(self.steps), 0))
 
     @property

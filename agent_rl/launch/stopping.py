@@ -1,6 +1,6 @@
-"""Ends a run on request: after the current step at the first signal, at once at the second.
+"""Ends a run on request: after the current step at the first signal, immediately at the second.
 
-The trainer may run on another machine, so it polls a file in the run's folder. You can also create that file by hand.
+The trainer may run on another machine, so it polls a file in the run's folder. You can also create the file by hand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Aborted(SystemExit):
-    """A signal ends this process after cleaning up; the exit status is the one a shell would report."""
+    """After a signal, this process cleans up and ends with the exit status that a shell would report."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)

@@ -39,7 +39,7 @@ FIXED = (
     "checkpoint.save_contents=[hf_model]",
 )
 ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-"""The variables of torch's launcher for one process; any free port is used."""
+"""The variables that torch's launcher would set for one process, with any free port."""
 
 _LOSS = re.compile(r"train/loss:([\d.e-]+)")
 

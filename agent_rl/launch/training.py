@@ -74,7 +74,7 @@ def train(
         ConfigError: the configuration cannot be trained; raised before anything is started.
         ClusterError: nodes did not join in time.
         TrainerError: the trainer failed.
-        Aborted: a second signal arrived, or a first one before the first step.
+        Aborted: a second signal arrived, or the first signal arrived before the first step.
     """
     stopping = StopRequest()
     with stopping.on_signals():
@@ -156,8 +156,8 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     """Compose the run that `train` would start, without starting it.
 
     Returns:
-        The composed configuration as YAML, and notes: its errors, and the trainer's command line with its environment
-        variables.
+        The composed configuration as YAML, and notes (its errors, and the trainer's command line with its environment
+        variables).
 
     Raises:
         ConfigError: verl does not define a key, or composition fails in another way.

@@ -33,7 +33,7 @@ class Status(str, Enum):
     PROBLEM = "problem"
     """The run fails or hangs."""
     SKIPPED = "skipped"
-    """The check could not be done here."""
+    """The check could not be done on this machine."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Quick checks of the rows, in less than a second: before the launch, and before Ray starts."""
+"""Quick checks of the rows, which take less than a second, before the launch and before Ray starts."""
 
 from __future__ import annotations
 

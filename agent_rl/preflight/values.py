@@ -80,7 +80,7 @@ UNREAD = {
         for name in ("optimal_token_baseline", "tir_optimal_token_baseline")
     },
 }
-"""By estimator and key: why the key may not be set, and the remedy."""
+"""For each estimator and key, the reason why the key may not be set, and the remedy."""
 MEANS_OF_SEQUENCES = ("geo_mean", "sapo")
 """verl's policy losses that ignore `loss_agg_mode`."""
 MEAN_OF_SEQUENCES = "seq-mean-token-mean"
@@ -213,7 +213,7 @@ def wrong_types(case: RunCase, defaults: Mapping[str, Any]) -> Errors:
 
 
 def _get(case: RunCase, key: str, unresolved: Any = None) -> Any:
-    """Return a value; `unresolved` for a missing key, or one that refers to a missing key."""
+    """Return a value, or `unresolved` if the key is missing or refers to a missing key."""
     try:
         value = OmegaConf.select(case.config, key, default=unresolved)
         return list(value) if OmegaConf.is_list(value) else value

@@ -3,8 +3,8 @@
     async with ChatClient(EndpointConfig(url="http://localhost:8000", model="Qwen/Qwen3-8B"), "judge.config") as client:
         completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
 
-Judges, simulated users, reward models and evaluation use this client. It sends no requests while the circuit is open,
-and checks the answers; `Remote` retries the requests and limits them. If an endpoint rejects the key or the model
+Judges, simulated users, reward models and evaluation use this client. The client sends no requests while the circuit is
+open, and checks the answers; `Remote` retries the requests and limits them. If an endpoint rejects the key or the model
 before it has answered a request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the
 trajectory unscored. The `openai` package is not used: it limits neither rate nor size, and would add its own retries.
 """

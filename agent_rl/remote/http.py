@@ -3,9 +3,9 @@
     remote = Remote("http://localhost:8080", limits=RemoteLimits(timeout_s=10, max_concurrent=64))
     answer = await remote.post_json("/run_code", {"code": "print(1)"})
 
-`Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. Before a retry, it waits as
-long as the server's Retry-After requests, or else uses exponential back-off and jitter. When attempts or time run out,
-it raises a `RemoteError`, which leaves the trajectory unscored. Any other status is returned as a `Response`.
+`Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. Before a retry, `Remote`
+waits for the server's Retry-After, or else uses exponential back-off with jitter. When attempts or time run out, a
+`RemoteError` leaves the trajectory unscored. Any other status is returned as a `Response`.
 
 Cookies are not kept, so trajectories that share a `Remote` cannot see each other's data. Errors and logs contain the
 host, but never a header, a query string or a password. `Remote` does not check that a host has a public address.
@@ -73,7 +73,7 @@ class RemoteLimits(Section):
 
 
 def bearer(variable: str | None, key: str) -> dict[str, str]:
-    """Return the headers that send the API key in an environment variable; empty if `variable` is None.
+    """Return the headers that send the API key in an environment variable, or no headers if `variable` is None.
 
     Raises:
         ConfigError: the variable is not set; the error names the configuration key `key`.

@@ -150,7 +150,7 @@ class UserFunction:
         return self(str(extra_info.get("data_source") or ""), solution_str, ground_truth, extra_info)
 
     def _order(self, parameters: Sequence[Parameter], known: Collection[str]) -> tuple[str, ...]:
-        """Return the names of the positional arguments; empty if all arguments are passed by keyword."""
+        """Return the names of the positional arguments, or none if all arguments are passed by keyword."""
         if unknown := sorted(set(self._options) - self._names) if not self._takes_any else ():
             problem = f"it does not accept {', '.join(unknown)}, which reward_kwargs sets"
             self._refuse(problem, "Remove the key from reward_kwargs, or add the parameter")

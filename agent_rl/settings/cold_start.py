@@ -32,7 +32,7 @@ class ColdStartStage(Section):
     steps: int = Field(ge=1)
     """Number of optimizer steps."""
     lr: float = Field(default=3e-3, gt=0)
-    """Peak learning rate, which is reached after 30 steps of warm-up. A cosine decay then lowers it to a fiftieth."""
+    """Peak learning rate, which is reached after 30 steps of warm-up. It then falls to a fiftieth (cosine decay)."""
 
 
 class ColdStartSettings(Section):

@@ -42,7 +42,7 @@ class StageSettings(Section):
     difficulty: tuple[float, float] | None = None
     """Lowest and highest `extra_info.difficulty` of the rows to draw. Null means all rows."""
     weights: Weights | None = None
-    """Weights that replace `agent_rl.data.weights` during the stage. Null means that they stay unchanged."""
+    """Weights that replace `agent_rl.data.weights` during the stage. Null means no change."""
 
 
 class DropSettings(Section):
@@ -91,7 +91,7 @@ class DataSettings(Section):
     drop: DropSettings | None = None
     """Rules for dropping rows that are always or never solved. Null means that no row is dropped."""
     replay: ReplaySettings | None = None
-    """Rules for drawing failed rows once more. Null means that they are not drawn again in the same pass."""
+    """Rules for drawing failed rows once more. Null means that failed rows are not drawn again in the same pass."""
 
     @model_validator(mode="after")
     def _fits(self) -> DataSettings:

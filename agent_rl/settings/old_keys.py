@@ -25,7 +25,7 @@ from agent_rl.settings.free_sections import is_free
 from agent_rl.trajectory.run_files import leaves
 
 RUN = "AGENT_RL_RUN"
-"""Environment variable that all processes of a launcher's run inherit: their command lines have been changed."""
+"""Environment variable that tells a run's processes that the launcher has already changed their command lines."""
 
 TABLE = Path(__file__).with_suffix(".yaml")
 _ARGUMENT = re.compile(r"\+{0,2}(?P<key>(--|\$)?[A-Za-z_][^=\s]*)=.*", re.DOTALL)
@@ -47,8 +47,8 @@ class OldKey:
     why: str
     """The reason in one line, for messages."""
     new: str | None = None
-    """The current key with this meaning. If a `moved` row has no `new`, the old key is dropped, because it is no longer
-    needed."""
+    """The current key with the same meaning. If a `moved` row has no `new`, the old key is dropped, because it is no
+    longer needed."""
     write: str = ""
     """The remedy for a rejected key, in which `{value}` stands for its value; empty means `new={value}`."""
     when: str | None = None
@@ -56,9 +56,9 @@ class OldKey:
     default: str | None = None
     """verl's default, as written on the command line; the row does not apply to this value."""
     unless: Mapping[str, Any] = field(default_factory=dict)
-    """Other keys of the composed configuration; the row does not apply if one of them has this value."""
+    """Other keys of the composed configuration; the row does not apply if a key has the given value."""
     only_with: Mapping[str, Any] = field(default_factory=dict)
-    """Other keys of the composed configuration; the row applies only if all have these values (a list: any of them)."""
+    """Other keys of the composed configuration; the row applies only if each key has its value, or one of a list."""
     values: Mapping[str, str] = field(default_factory=dict)
     """The new value of each old value, for a moved key whose values were also renamed."""
     reset: Any = _KEPT
@@ -66,7 +66,7 @@ class OldKey:
     command: str | None = None
     """`train` or `eval`: the only `agent-rl` command to which the row applies."""
     section: str = ""
-    """The row's heading in the table."""
+    """The heading above the row in the table."""
 
     @property
     def depends(self) -> bool:
@@ -98,7 +98,7 @@ class OldKey:
         )
 
     def renamed(self, key: str, rest: str) -> str:
-        """Return the new name of a key whose `*` stands for `rest`; empty if the row has no new name."""
+        """Return the new name of a key whose `*` stands for `rest`, or "" if the row has no new name."""
         new = (self.new or "").replace("*", rest)
         return new[:-1] + key.rpartition(".")[2] if new.endswith("=") else new
 

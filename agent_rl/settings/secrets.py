@@ -119,7 +119,7 @@ class Redactor:
         self._secrets = Secrets(secrets, _REDACTED)
 
     def __call__(self, value: Any, depth: int = 0) -> Any:
-        """Return the copy; a value that is neither JSON nor numpy's becomes its text."""
+        """Return the copy; a value that is neither JSON nor from numpy becomes text."""
         if isinstance(value, str):
             return _KEY_LIKE.sub(_without_key, self._secrets.hide(str.__str__(value)))
         if value is None or isinstance(value, bool | int | float):

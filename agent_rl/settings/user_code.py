@@ -64,7 +64,7 @@ class UserCodeError(FatalError):
 
     @classmethod
     def of(cls, what: str, error: BaseException, remedy: str = "", code: Any = None) -> UserCodeError:
-        """Make the error for an exception of the user's code, which becomes its cause.
+        """Make an error whose cause is the exception that the user's code raised.
 
         Args:
             what: see `UserCodeError`.
@@ -168,7 +168,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def place_of(error: BaseException, code: Any = None) -> str:
-    """Return `file:line` of the innermost line in the user's files; if they have no such line, of the innermost line.
+    """Return `file:line` of the innermost line in the user's files; if there is none, of any file.
 
     Args:
         error: the exception.

@@ -51,7 +51,7 @@ class AgentRLSettings(Section):
     data: DataSettings = DataSettings()
     environments: dict[str, str] = Field(default_factory=dict)
     """Classes of tasks, by name: `file.py`, `file.py:Class` or `package.module.Class`. A row's `extra_info.environment`
-    selects one of them."""
+    selects an environment for the row."""
     final_turn: FinalTurnSettings = FinalTurnSettings()
     folding: FoldingSettings = FoldingSettings()
     gateway: GatewaySettings = GatewaySettings()
@@ -59,8 +59,8 @@ class AgentRLSettings(Section):
     hooks: str | None = None
     """Subclass of `agent_rl.agents.episode.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
     mask_overlong: bool = False
-    """Exclude trajectories that ran out of tokens (`max_tokens`) from the loss, as DAPO's overlong filtering does.
-    The rewards of such trajectories still count in their groups."""
+    """Exclude trajectories that ran out of tokens (`max_tokens`) from the loss, as DAPO's overlong filtering does. The
+    rewards of these trajectories still count in their groups."""
     mask_void: Literal["none", "turn", "trajectory"] = "none"
     """What to exclude from the loss if a turn has neither call nor answer, because it is malformed or the token budget
     cut it off. `turn`: only that turn. `trajectory`: all turns of the trajectory."""

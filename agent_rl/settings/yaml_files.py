@@ -73,7 +73,7 @@ def located(path: Path, keys: Sequence[str | int], key: str | None) -> str:
 
 
 def line_of(path: Path, keys: Sequence[str | int]) -> int | None:
-    """Return the line of the innermost of these nested keys and positions that the file has, or None."""
+    """Return the line of the innermost nested key or position that the file contains, or None."""
     try:
         node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except (OSError, ValueError, yaml.YAMLError):

@@ -91,8 +91,8 @@ def schema_problem(parameters: Any) -> tuple[str, str] | None:
 def full_schema(parameters: Any) -> Any:
     """Return the JSON schema for a mapping of each argument to its type, `{query: string, top_k: {type: integer}}`.
 
-    Every argument is required, unless it has a default or `required: false`. A schema, or a value that is neither, is
-    returned unchanged.
+    Every argument is required, unless it has a default or `required: false`. A JSON schema, or a value of another kind,
+    is returned unchanged.
     """
     if not isinstance(parameters, Mapping) or not parameters or "properties" in parameters:
         return parameters
@@ -124,7 +124,7 @@ def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -
 
 
 async def checked(name: str, validator: Validator, arguments: Any, limit_s: float) -> dict[str, Any]:
-    """Check the arguments of a call without blocking other trajectories, see `check_arguments`.
+    """Check the arguments of a call without blocking other trajectories; see `check_arguments`.
 
     Large arguments and slow checks are moved to a thread.
 
@@ -135,7 +135,7 @@ async def checked(name: str, validator: Validator, arguments: Any, limit_s: floa
         limit_s: time limit of one call of the tool, in seconds.
 
     Raises:
-        InvalidArgumentsError: an argument is wrong; the text names it and what was expected.
+        InvalidArgumentsError: an argument is wrong; the text names the argument and the expected value.
         ToolTimeoutError: the check takes too long.
     """
     limit_s = min(limit_s, CHECK_S)

@@ -79,7 +79,7 @@ class Tool(ABC):
     max_concurrency: ClassVar[int | None] = None
     """Maximum number of concurrent calls in one worker process, unless the tool's entry sets it; None: no limit."""
     idempotent: ClassVar[bool] = False
-    """Whether sending a call twice has the same effect as sending it once. Only such a tool is retried after an
+    """Whether sending a call twice has the same effect as sending it once. Only an idempotent tool is retried after an
     infrastructure failure."""
     retries: ClassVar[int] = 2
     """Number of retries of an idempotent tool's call, unless its entry sets it; 0 if the tool itself retries."""
@@ -113,7 +113,7 @@ class Tool(ABC):
     def call(self, arguments: dict[str, Any]) -> str | ToolOutput | Awaitable[str | ToolOutput]:
         """Answer one call; `arguments` match `parameters`.
 
-        Define it with `async def`, or with a plain `def`, which runs in a separate thread, so that it cannot block
+        Define `call` with `async def`, or with a plain `def`, which runs in a separate thread, so that it cannot block
         other trajectories. Calls in one turn may overlap: a tool whose state does not allow this must take a lock.
 
         Raises:

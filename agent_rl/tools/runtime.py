@@ -57,7 +57,7 @@ class ToolSession:
     """The tools of one trajectory; use it as an async context manager.
 
     A tool's instance is created and started at its first call, and closed once when the session ends, however it ends.
-    If a tool cannot start, all its calls in this trajectory get that error, unless the failure was transient and the
+    If a tool cannot start, all its calls in this trajectory return that error, unless the failure was transient and the
     tool has retries.
 
     Args:
@@ -151,7 +151,7 @@ class ToolSession:
         Raises:
             UnscoredError: a tool's infrastructure failed.
             BrokenCallError: a tool has a bug.
-            FatalError: a tool raised it.
+            FatalError: a tool raised this error.
         """
         if not self._open:
             raise RuntimeError("ToolSession.run is used outside of `async with`")

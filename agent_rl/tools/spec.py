@@ -117,7 +117,7 @@ class ToolSpec:
 
 
 class Toolset(ABC):
-    """One YAML entry that defines several tools, such as the tools of a server; never instantiated.
+    """One YAML entry that defines several tools, such as the tools of a server, and is never instantiated.
 
         class Dice(Toolset):
             name = "dice"

@@ -1,7 +1,7 @@
 """Cuts a result for the policy: keeps its head, its tail or both, and notes how many characters were cut.
 
-A token limit covers the result's text and the note, as counted by the tokenizer, but not what the chat template
-adds around them. Cuts fall between characters, never inside one.
+A token limit covers the result's text and the note, as counted by the tokenizer, but not what the chat template adds
+around them. A text is cut between characters, never inside a character.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _shares(limit: int, side: TruncateSide) -> tuple[int, int]:
 
 
 def _characters(tokenizer: Any, ids: list[int]) -> int:
-    """Estimate how many whole characters the tokens contain; the caller counts the tokens of its cut."""
+    """Estimate how many whole characters the tokens contain; the caller then counts the tokens of the cut text."""
     return len(tokenizer.decode(ids).strip("\ufffd")) if ids else 0
 
 

@@ -1,7 +1,7 @@
 """`Trajectory`: the record of one episode, as plain data.
 
-The agent loop fills it, the reward reads it, and the trace stores it, so no later stage has to parse the response text
-to find out what happened.
+The agent loop fills the trajectory, the reward reads it, and the trace stores it, so no later stage has to parse the
+response text to find out what happened.
 
 All classes here are standard dataclasses; their properties only count and select. `Trajectory.to_dict` and `from_dict`
 (and `to_json` and `from_json`) convert to and from JSON. The `version` field identifies the schema; a reader rejects an
@@ -53,7 +53,7 @@ Images = Annotated[
     PlainSerializer(lambda images: [image for image in images if isinstance(image, str)]),
     Field(exclude_if=lambda images: not any(isinstance(image, str) for image in images)),
 ]
-"""Pillow images while an episode runs; the names of their files in JSON and in a trace (`agent_rl.trace.images`)."""
+"""Pillow images while an episode runs, and file names in JSON and in a trace (`agent_rl.trace.images`)."""
 
 
 class StopReason(str, Enum):
@@ -158,7 +158,7 @@ class Turn:
     malformed: str | None = None
     """The problem with the turn's format, or None if the turn is well-formed."""
     observation: str | None = None
-    """The text of the environment's answer; None after the last turn."""
+    """The text of the environment's answer, or None after the last turn."""
     notes: dict[str, Any] = field(default_factory=dict)
     """JSON data that the agent stores about the turn, for example a plan."""
     generation_seconds: float = 0.0

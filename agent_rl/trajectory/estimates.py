@@ -71,7 +71,7 @@ class Change:
     """Number of rows whose mean is higher on the second side."""
     worse: int
     p: float
-    """Probability of a split at least as uneven if neither side were better; equal rows are ignored."""
+    """The probability of a split at least this uneven if neither side were better; ties are ignored."""
 
 
 def estimate_change(pairs: Sequence[tuple[float, float]]) -> Change:

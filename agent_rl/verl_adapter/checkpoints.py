@@ -4,7 +4,7 @@ verl merges a checkpoint once into a folder next to it, for evaluation and for a
 bfloat16: the weights of a policy trained in float32 are rounded.
 
 verl silently starts from scratch if the newest checkpoint's folder is missing, and fails in a worker if one of its
-files is. Only FSDP's files are checked, and only on a single node: each node may keep its own ranks' files.
+files is missing. Only FSDP's files are checked, and only on one node, since each node may keep its own ranks' files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def model_folder(model: str, key: str) -> Path:
         key: the configuration key that names the model.
 
     Raises:
-        ConfigError: `model` is none of these, or the checkpoint cannot be merged.
+        ConfigError: `model` is neither a model nor a checkpoint, or the checkpoint cannot be merged.
     """
     folder = Path(model).expanduser()
     if (folder / "config.json").is_file():

@@ -80,7 +80,7 @@ def as_one_line() -> Iterator[None]:
 
 @contextmanager
 def _without_ray() -> Iterator[None]:
-    """Shut down Ray if the checked code has started it implicitly: that Ray lacks the run's environment."""
+    """Shut down a Ray instance that the checked code started implicitly, because it lacks the run's environment."""
     import ray
 
     was_started = ray.is_initialized()
@@ -210,7 +210,7 @@ def served_reward_models(case: RunCase) -> Errors:
 
 @check("reward", at=BOTH)
 def late_scores(case: RunCase) -> Errors:
-    """Nothing needs the reward at the end of each episode if a reward model on the trainer's GPUs scores later."""
+    """If a reward model on the trainer's GPUs scores later, no setting needs the reward at each episode's end."""
     if not _scores_late(case):
         return
     why = f"{MODELS}.*.placement=shared" if case.settings.reward.models else f"{VERLS}.enable_resource_pool=false"
@@ -226,7 +226,7 @@ def late_scores(case: RunCase) -> Errors:
 
 @check("reward", at=BOTH)
 def reward_workers(case: RunCase) -> Errors:
-    """The number of reward workers suits the reward.
+    """The run has a number of reward workers that its reward can use.
 
     Only reward workers get the address of verl's reward model, except a component of the `trajectory` manager, which
     reads it from the configuration. verl distributes a prompt's samples among the workers.

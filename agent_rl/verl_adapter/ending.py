@@ -37,7 +37,7 @@ COMMAND = "AGENT_RL_COMMAND"
 STOP_FILE = "stop"
 """A file in the run's folder; the trainer writes into it, as JSON, the last step, its checkpoint and the command."""
 INTERVAL_S = 5.0
-"""Seconds between two checks of 1 ms each. Ray's public list of actors needs its dashboard."""
+"""Number of seconds between two checks, each of which takes 1 ms. Ray's public list of actors needs its dashboard."""
 SIGNAL = signal.SIGUSR1
 """The signal that interrupts a wait of the trainer."""
 _WATCHED = re.compile("AgentLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
@@ -157,7 +157,7 @@ class LastStep:
         self._trainer = trainer
         self._begun = self._complete = 0
         self._data: Any = None
-        """The dataloader's state before the current step; None between steps."""
+        """The dataloader's state before the current step, or None between steps."""
         self._stopped = False
         """Whether the run has been asked to end after the completed step."""
         folder = OmegaConf.select(trainer.config, "agent_rl.run.folder")
@@ -189,9 +189,9 @@ class LastStep:
         self._stop_if_asked()
 
     def complete(self) -> None:
-        """Record that the step is complete; it is the last one if the run has been asked to stop.
+        """Record that the step is complete; the step is the last if the run has been asked to stop.
 
-        verl's loop then saves the current step, validates nothing, and ends.
+        verl's loop then saves the current step, skips validation, and ends.
         """
         trainer = self._trainer
         self._complete, self._data = trainer.global_steps, None
@@ -216,7 +216,7 @@ class LastStep:
         return self._stop_file is not None and self._stop_file.exists()
 
     def _stop_if_asked(self) -> None:
-        """End a wait, unless the completed step is the last one anyway."""
+        """End a wait, unless the completed step is the run's last step anyway."""
         if self._complete < self._trainer.total_training_steps and self._is_asked():
             raise _StopRequestedError
 

@@ -1,8 +1,8 @@
 """Creates verl's agent loop class for each agent, and registers it in every Ray worker.
 
 A class is created from its `Agent` at first use: `ReactAgentLoop` is an attribute of this module, where hydra finds it.
-An agent of a user's script cannot be imported in a worker: it is sent, pickled by value, in an environment variable of
-the Ray job, and its class is an attribute of this module under a name derived from the agent's.
+An agent of a user's script cannot be imported in a worker, so it is sent, pickled by value, in an environment variable
+of the Ray job, and its class is an attribute of this module under a name derived from the agent's.
 """
 
 from __future__ import annotations

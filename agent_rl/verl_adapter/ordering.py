@@ -97,7 +97,7 @@ class RunOrder:
         return [(rows[uid], math.fsum(sorted(values)) / len(values)) for uid, values in by_group.items()]
 
     def report_step(self, step: int, keys: Sequence[str], partition_id: str) -> dict[str, float]:
-        """Report the groups of a step's batch and those removed since the last step; return the step's metrics."""
+        """Report the groups of a step's batch and the groups removed since the last step; return the step's metrics."""
         visits = [*self.visits(keys, partition_id), *self.removed]
         self.removed = []
         self.order.report(step, visits)

@@ -1,7 +1,7 @@
 """`hooks` lists all registrations with verl and patches of verl 0.9.1; those without a separate module are here.
 
-Each function patches one module right after its import, and its docstring gives the reason. A test per patch shows that
-verl's original fails. `check_version` rejects any other version of verl.
+Each function patches one module right after its import, and its docstring gives the reason. For each patch, a test
+shows that verl's original code fails. `check_version` rejects any other version of verl.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class _Nothing(list[Any]):
 def change_command_line() -> None:
     """Change old keys of `python -m verl.trainer.main_ppo`, for which Python imports verl before hydra reads them.
 
-    Under `agent-rl train`, the launcher has already changed them. A rejected key ends the process: verl only logs
-    exceptions.
+    Under `agent-rl train`, the launcher has already changed these keys. A rejected key ends the process, because verl
+    only logs exceptions.
     """
     is_verls = sys.argv[0] == "-m" and any(each.endswith("verl.trainer.main_ppo") for each in sys.orig_argv)
     if is_verls and RUN not in os.environ:

@@ -127,7 +127,7 @@ def references(section: Any, key: str = SECTION) -> Iterator[tuple[str, str, Any
 
 
 def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) -> list[tuple[Any, Any]]:
-    """Return the model's unstarted replicas, each with its part of the trainer's pool (None: its own GPUs)."""
+    """Return the model's unstarted replicas, each with its part of the trainer's pool (None if it has its own GPUs)."""
     from verl.single_controller.ray.base import split_resource_pool
     from verl.workers.rollout.replica import get_rollout_replica_class
 

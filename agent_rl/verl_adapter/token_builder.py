@@ -63,7 +63,7 @@ class TemplateBuilder(ContinuousTokenBuilder):
 
 
 def template_builder(verls: Any) -> Any:
-    """Return agent_rl's builder, or verl's if that renders images or has its own encoder."""
+    """Return agent_rl's builder, or verl's builder if it renders images or has its own encoder."""
     kind, base = type(verls), ContinuousTokenBuilder
     if (kind._render_tokens, kind.build_initial_tokens) != (base._render_tokens, base.build_initial_tokens):
         return verls

@@ -45,7 +45,7 @@ def fewest(config: Any) -> int:
 def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
     """Whether training can use a prompt with this number of sessions without the failed sessions.
 
-    With ReMax the first session is greedy: it is not a sample, and the group needs it.
+    With ReMax the first session is greedy; it is not a sample, but the group needs it.
     """
     if config.algorithm.adv_estimator == remax.ESTIMATOR:
         return remax.GREEDY_SESSION not in failed and sessions - len(failed) > 1
@@ -92,7 +92,7 @@ def samples(
 
 
 def share_metrics(samples: Sequence[SampleFate]) -> dict[str, float]:
-    """Return the share of the samples with each fate, and the means of their known tokens and turns."""
+    """Return the share of samples with each fate, and the mean numbers of their known tokens and turns."""
     metrics = {}
     for fate in FATES:
         own = [sample for sample in samples if sample.fate == fate]
@@ -195,7 +195,7 @@ def fill_missing_samples(
 ) -> tuple[dict[str, list[Any]], dict[str, float]]:
     """Replace a prompt's missing validation samples by the mean of its other samples, and count them.
 
-    verl averages only prompts with equal numbers of samples: `mean@8` would cover only those without a failure.
+    verl averages only prompts with equal numbers of samples: `mean@8` would cover only prompts without a failure.
 
     Args:
         uids: the prompt of each sample that has a score.

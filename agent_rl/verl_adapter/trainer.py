@@ -1,8 +1,8 @@
 """`AgentTrainer`: verl's trainer with agent_rl's additions, in the order of a step.
 
 A class derived from `AgentTrainer` and from verl's class for a mode (`sync`, `colocate_async`, `separate_async`) is
-registered under the mode's name, because verl compares these names. Each method documents its addition to verl's.
-`agent_rl.trainer_class` sets the user's trainer (docs/guides/trainer.md).
+registered under the mode's name, because verl compares these names. Each method's docstring describes what it adds to
+verl's. `agent_rl.trainer_class` sets the user's trainer (docs/guides/trainer.md).
 """
 
 from __future__ import annotations

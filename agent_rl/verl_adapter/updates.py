@@ -1,11 +1,11 @@
 """Controls verl's updates of a batch: the number of mini-batches, and the source of the old log-probs.
 
-**Mini-batches.** A batch has a row for each training sequence, and an agent that folds its history has several rows
-per trajectory. verl fills up such a batch with rows without a loss, until whole mini-batches of `ppo_mini_batch_size`
-prompts are full. The last mini-batch can consist mostly of such rows, yet still takes a full-size step. Here a
-batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows, and is filled
-up until its rows divide among them and the GPUs. A mean over rows is divided by their number. A loss that
-sums tokens (`seq-mean-token-sum`, `seq-mean-token-sum-norm`) is divided by a constant, the number of prompts times
+**Mini-batches.** A batch has a row for each training sequence, and an agent that folds its history has several rows per
+trajectory. verl fills up such a batch with rows without a loss, until whole mini-batches of `ppo_mini_batch_size`
+prompts are full. The last mini-batch can consist mostly of rows without a loss, yet still takes a full-size step. Here
+a batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows, and is
+filled up until its rows divide among them and the GPUs. A mean over rows is divided by their number. A loss that sums
+tokens (`seq-mean-token-sum`, `seq-mean-token-sum-norm`) is divided by a constant, the number of prompts times
 `rollout.n`: the number of rows depends on failures and folding, and would weight the gradient by them.
 
 **Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that update

@@ -2,7 +2,7 @@
 `pieces` stores the finished parts of a long command until all are done, so the same command resumes when interrupted.
 
 A line of the file is `[key, result]` as JSON. Processes on one machine may append to a file at the same time, and each
-reads the lines of the others. A killed process's incomplete line is ignored; of several lines with the same key, the
+reads the lines of the others. A killed process's incomplete line is ignored; if several lines have the same key, the
 last line counts. Nothing expires: delete the file when the code or service that computes the results has changed.
 """
 
@@ -80,7 +80,7 @@ def by_content(value: Any, folder: Path = Path(), written: Collection[str] = ())
 
 
 class Store:
-    """Results by key in a file. Once the file is open, a failure is logged, and the result counts as missing.
+    """A file that stores results by key. Once the file is open, a failure is logged, and the result counts as missing.
 
     Args:
         path: the file's path; folders are created. Next to a SQLite file of an older version, `<path>.jsonl` is used.

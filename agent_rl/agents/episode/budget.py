@@ -1,7 +1,7 @@
 """`EpisodeBudget`: the limits of an episode, and the final turn that is announced when a limit is nearly reached.
 
 Without a final turn, an episode ends as soon as a budget is spent. With a final turn, a message announces the policy's
-last turn. If that turn is not an answer, the episode ends with the stop reason of the spent budget.
+last turn. If the final turn is not an answer, the episode ends with the stop reason of the spent budget.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FINAL_TURN = "This is your last turn: no more tool calls are possible. Give your
 DEFAULT_MAX_TURNS = 16
 """The limit when `multi_turn.max_assistant_turns` is null."""
 UNLIMITED = 1 << 30
-"""A number of tokens that is never reached: the server enforces its own limit."""
+"""A number of tokens that is never reached, because the server enforces its own limit."""
 
 
 class EpisodeLimits(NamedTuple):

@@ -70,7 +70,7 @@ async def run_episode(
         in `info["bug"]`.
 
     Raises:
-        FatalError: a tool, a hook, the simulated user or the format raised it.
+        FatalError: a tool, a hook, the simulated user or the format raised this error.
     """
     format = format.fresh()
     if trajectory is None:
@@ -140,7 +140,7 @@ class _Episode:
         self.calls = 0
         self.repeats = Repeats() if budget.max_repeats is not None else None
         self.announced: StopReason | None = None
-        """The budget that made the next turn the last; None before the announcement."""
+        """The budget that made the next turn the last, or None before the announcement."""
         policy.reserve = budget.final.reserve_tokens if budget.final else 0
 
     async def turn(self) -> StopReason | None:

@@ -73,7 +73,7 @@ class EpisodeLoop(ABC):
         return make_budget(self.settings, self.limits)
 
     def hooks(self) -> Hooks | None:
-        """Return the user's logic around turns and tools, or None."""
+        """Return the hooks, which are the user's code around turns and tools, or None."""
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
@@ -106,7 +106,7 @@ class EpisodeLoop(ABC):
         return None
 
     def conversation(self, policy: Policy) -> Policy:
-        """Return the policy of the episode: the argument, or a policy that wraps the argument."""
+        """Return the policy for the episode, which is `policy` or a wrapper around it."""
         return policy
 
     async def converse(self, row: Row, policy: Policy, format: Format, trajectory: Trajectory) -> None:
@@ -170,7 +170,7 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
 def new_trajectory(row: Row, agent: str) -> Trajectory:
     """Create the trajectory of a row's episode before it starts: the row's data, without turns.
 
-    The stop reason is `ERROR` until the episode sets another one.
+    The stop reason is `ERROR` until the episode sets another reason.
     """
     columns = row_data(row)
     info: dict[str, Any] = {

@@ -143,7 +143,7 @@ class ScriptedPolicy(Policy):
         """Return the next text of the script.
 
         Raises:
-            EngineError: the script is used up.
+            EngineError: the script has no more messages.
         """
         if self._next == len(self._texts):
             raise EngineError(f"the script has {len(self._texts)} messages, but one more was requested")

@@ -1,8 +1,8 @@
 """Any OpenAI-compatible chat endpoint as a policy: vLLM, SGLang, a hosted model, a gateway.
 
-For every turn the endpoint renders the whole conversation again and counts the tokens. Such counts are not exact enough
-for training, so the policy is only for evaluation. The tokens of an observation are estimated from its characters until
-the next response. If the endpoint reports no usage, tokens count as 0.
+For every turn the endpoint renders the whole conversation again and counts the tokens. Estimated counts are not exact
+enough for training, so the policy is only for evaluation. The tokens of an observation are estimated from its
+characters until the next response. If the endpoint reports no usage, tokens count as 0.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class ChatTemplate:
     def syntax(self) -> str | None:
         """The name (in `SYNTAXES`) of the syntax in which the template writes calls, or which `with_tools` requests.
 
-        None: the template shows tools, but writes calls in no known syntax.
+        None means that the template shows tools, but writes calls in no known syntax.
         """
         return self._own_syntax or (SYNTAX if self.asks_for_calls else None)
 
@@ -149,8 +149,8 @@ class ChatTemplate:
     def fitted(self, messages: Messages) -> list[dict[str, Any]]:
         """Return the messages in a form that the template accepts.
 
-        If it rejects a system message, the text goes to the start of the first user message. If it rejects messages of
-        one role in a row, they are joined. If it rejects results and does not show tools, results become user messages.
+        A rejected system message goes to the start of the first user message, rejected messages of one role in a row
+        are joined, and results become user messages if the template rejects them and does not show tools.
         """
         fitted = [dict(message) for message in messages]
         if not self._takes_results and not self.names_tools:

@@ -25,7 +25,7 @@ class Sampling(BaseModel):
     temperature: float = Field(default=1.0, ge=0)
     """Sampling temperature; 0 means greedy sampling."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Tokens are sampled from the most likely ones up to this cumulative probability; 1: from all tokens."""
+    """Tokens are sampled from the most likely tokens up to this cumulative probability; 1 means all tokens."""
     top_k: int | None = Field(default=None, ge=1)
     """Tokens are sampled from this number of the most likely ones; OpenAI does not accept this key, other endpoints
     do."""
@@ -50,7 +50,7 @@ class PolicySource(ABC):
     """A model that answers many episodes at once; use it as an async context manager."""
 
     client: ChatClient | None = None
-    """The client of the server; None without a server."""
+    """The client of the server, or None if there is no server."""
 
     async def __aenter__(self) -> Self:
         if self.client is not None:

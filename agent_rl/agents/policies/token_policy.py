@@ -342,7 +342,7 @@ class TokenPolicy(Policy):
     def _missing_end(self, last: int, ended: bool) -> list[int]:
         """Return the end-of-turn token if the turn lacks this token, because the template's next turn needs it.
 
-        The builder's token has priority: a tokenizer's eos may differ, and a model may stop at several tokens.
+        The builder's token has priority, because a tokenizer's eos may differ, and a model may stop at several tokens.
         """
         end = self._im_end()
         if end is None and ended:

@@ -1,7 +1,7 @@
 """Policies that send token ids to SGLang or vLLM, and receive token ids.
 
 The conversation is the same as in training (`agents.policies.token_policy`) except for the server, so an episode equals
-the trainer's token for token. The text around turns comes from the same builder, which is passed to these sources,
+the trainer's token for token. The text around turns comes from the same builder, which is passed to the policies,
 because they must not depend on verl.
 """
 

@@ -1,7 +1,7 @@
 """Syntaxes with calls in JSON: hermes, llama3_json, mistral, kimi, gpt-oss and deepseek_v3.
 
-Each function takes the tools and a turn's text, special tokens included. It returns the text around the calls, then
-the calls.
+Each function takes the tools and a turn's text, including special tokens. The function returns the text around the
+calls, then the calls.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@
           api_key_env: USER_API_KEY   # optional: environment variable with a bearer token
           temperature: 0.7            # and the keys of agent_rl.remote.chat_client.EndpointConfig
 
-The row's `extra_info.user.goal` is the user's goal. Only the model that plays the user sees it; that model sees the
-agent's messages, but not its tools. The model ends the conversation by writing `stop_word`. If the endpoint fails, the
-trajectory is unscored; if it rejects the key or the model at the first request, the run stops.
+The row's `extra_info.user.goal` is the user's goal. Only the model that plays the user sees the goal; that model sees
+the agent's messages, but not its tools. The model ends the conversation by writing `stop_word`. If the endpoint fails,
+the trajectory is unscored; if it rejects the key or the model at the first request, the run stops.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class User(ABC):
         return None
 
     async def finish(self) -> None:
-        """Release the resources that `start` acquired; awaited once, however the episode ends."""
+        """Release the resources that `start` acquired; awaited once, regardless of how the episode ends."""
         return None
 
 

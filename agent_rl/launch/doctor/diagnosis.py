@@ -82,7 +82,7 @@ def diagnose(
 
 
 def run_checks(case: Case, *needs: Needs, tell: Tell = lambda text: None) -> list[Finding]:
-    """Return the findings of all checks with these needs."""
+    """Return the findings of all checks with the given needs."""
     findings = []
     for check in all_checks():
         if check.needs in needs:

@@ -53,7 +53,7 @@ QUERY = "index,uuid,name,memory.total,memory.used,driver_version,compute_cap"
 
 @dataclass(frozen=True)
 class Gpu:
-    """An NVIDIA GPU; memory in MiB."""
+    """An NVIDIA GPU, with its memory in MiB."""
 
     index: int
     uuid: str
@@ -90,13 +90,13 @@ class Machine:
     libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
     """The `LIBRARIES` that the loader finds with the launcher's environment."""
     cuda_home = cached_property(lambda machine: str(cuda_home(machine.environ) or ""))
-    """The folder of the CUDA toolkit; empty without a toolkit."""
+    """The folder of the CUDA toolkit, or empty if there is no toolkit."""
     missing_parts = cached_property(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
     """The parts that the toolkit lacks."""
     compiled = cached_property(
         lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {}
     )
-    """The errors of compiling with ninja, CUDA and `Python.h`, "" if it works; tried only if there is a GPU."""
+    """The errors of compiling with ninja, CUDA and `Python.h`, or "" if it works; tried only if there is a GPU."""
     interfaces = cached_property(lambda machine: interfaces())
     """Network interfaces with an address that another node could use."""
     hub_answers = cached_property(lambda machine: _answers(machine.environ))

@@ -78,7 +78,7 @@ def _read_weights(folder: Path) -> tuple[int, list[str]]:
 
 
 def parameters_by_shape(config: dict[str, Any]) -> int:
-    """Count the parameters of a decoder with gated MLPs (Llama, Qwen, Mistral, MoE), without biases; 0: unknown."""
+    """Count the parameters of a decoder with gated MLPs (Llama, Qwen, Mistral, MoE), without biases, or 0."""
     try:
         hidden, layers, heads = (config[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
         vocabulary = config["vocab_size"]

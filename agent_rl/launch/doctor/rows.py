@@ -95,7 +95,7 @@ class _Checks:
             yield finding
 
     def _scored_by(self, row: Mapping[str, Any]) -> Correctness | None:
-        """Return the scorer of the row's answer; None without a scorer, or if a user or a service scores the answer."""
+        """Return the scorer of the row's answer, or None if it has none or if a user or a service scores the answer."""
         answers = self.reward.answers(str(row["data_source"])) if self.scored else None
         if answers is None or answers.api is not None or (answers.scorer is None and gives_verdict(self.user, row)):
             return None
@@ -118,7 +118,7 @@ class _Checks:
         return None
 
     def grade(self, rows: Sequence[Numbered]) -> Iterator[tuple[int, int, RowFinding]]:
-        """Yield findings on ground truths that fail as the answer, or for which another row's ground truth scores 1."""
+        """Yield findings on ground truths that score low as their own answer, or accept another row's truth."""
         with self._kept(len(rows)) as pieces:
             asyncio.run(self._graded(rows, pieces))
             for place, (file, number, _) in enumerate(rows):

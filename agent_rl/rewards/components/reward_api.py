@@ -49,7 +49,7 @@ class RewardApiConfig(ComponentConfig):
     token_env: str | None = None
     """Environment variable with the service's token, set on all workers; null means AGENT_RL_REWARD_TOKEN, if set."""
     logs: tuple[str, ...] = ()
-    """Names of the service's numbers to log; every answer must contain them. The trace stores all numbers."""
+    """Names of the service's numbers to log; every answer must contain them. The trace stores every number sent."""
     timeout_s: float = Field(default=120.0, gt=0)
     """Timeout of one attempt, in seconds."""
     patience_s: float = Field(default=60.0, ge=0)

@@ -5,7 +5,7 @@
     | <<<end of answer>>>
     <<<end of answer 1f3c5a7b9d2e4f60>>>
 
-Fenced text cannot contain the nonce, which is random for each request. None of its lines starts like a fence, and
+Fenced text cannot contain the nonce, which is random for each request. No line of the text starts like a fence, and
 spaces break up all fences and control tokens of chat templates in it. The text may still persuade a judge.
 """
 

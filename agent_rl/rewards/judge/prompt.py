@@ -148,8 +148,8 @@ def load_template(name: str | None, mode: str, key: str, body: Mapping[str, Any]
         body: fields of the requests, which may make the chat template ask for thoughts.
 
     Raises:
-        ConfigError: the file cannot be read, has an unknown placeholder or lacks a required one; or the class cannot be
-            found, or its verdict lacks the required field.
+        ConfigError: the file cannot be read, has an unknown placeholder or lacks a required placeholder; or the class
+            cannot be found, or its verdict lacks the required field.
     """
     verdict_field, known, needed = _MODES[mode]
     if names_a_class(name):

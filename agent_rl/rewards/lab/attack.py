@@ -63,7 +63,7 @@ async def run_attacks(
         each with its worst exploit as `example`.
 
     Raises:
-        ConfigError: the scorer raised it.
+        ConfigError: the scorer raised this error.
     """
     truths = _truths(trajectories)
     free = asyncio.Semaphore(concurrency)
@@ -156,7 +156,7 @@ class _Target:
     async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> dict[str, Any] | None:
         """Return the exploit if a variant is unscored, or if the variants' mean reward rose; else None.
 
-        Its `components` are the components that rose, with their values before and after. If a variant is unscored,
+        The exploit's `components` are those that rose, with their values before and after. If a variant is unscored,
         `after` is None and `error` is set. `answer` is the last turn's text if the attack does not change the answer.
         """
         after, error, example = None, None, variants[0]
@@ -193,8 +193,8 @@ class _Target:
 def attack_table(report: Mapping[str, Any], title: str) -> Table:
     """Create a table with one row per attack, sorted by the highest gain.
 
-    The columns count the attacked trajectories, the raised rewards, the raised rewards of wrong answers, and the
-    escaped trajectories. The gains are computed from the raised rewards.
+    The columns count the attacked trajectories, the raised rewards (also those of wrong answers), and the trajectories
+    that escaped their reward. The gains are computed from the raised rewards.
     """
     table = Table(title=Text(title), title_justify="left")
     table.add_column("attack", no_wrap=True)
@@ -228,7 +228,7 @@ def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
 
 
 def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
-    """Return the right answer, the trajectory's answer and answers of other rows; empty if no right answer is short."""
+    """Return the right answer, the trajectory's answer and answers of other rows, or none if no right one is short."""
     truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
     if truth is None:
         return []

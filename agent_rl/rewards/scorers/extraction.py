@@ -121,7 +121,7 @@ def marked_part(text: str, *, joined: bool = False) -> str | None:
 
 
 def extract_formula(solution: str, *, marks: Sequence[str] = ANY) -> str | None:
-    """Return the formula or number that is the answer of a response, or None if the response has no answer.
+    """Return the formula or number that a response gives as its answer, or None if it gives no answer.
 
     With `ANY`, an unmarked answer counts as well, and an answer within the thoughts counts if no answer follows them.
     """

@@ -68,7 +68,7 @@ def _matched(fits: Sequence[Sequence[bool]]) -> int:
     """Return the maximum number of expected calls that can be paired with different actual calls.
 
     Args:
-        fits: per expected call, the actual calls that fit it, as a list of booleans.
+        fits: for each expected call, the actual calls that fit it, as a list of booleans.
     """
     pairs: dict[int, int] = {}  # actual call -> expected call
 

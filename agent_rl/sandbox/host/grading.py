@@ -40,7 +40,7 @@ class CaseResult:
     Attributes:
         passed: whether the program returned the expected result and ended normally.
         status: how the program ended; None means that the program was not run.
-        reason: why the case failed. It never contains the expected result, so the policy may read it.
+        reason: why the case failed. The reason never contains the expected result, so the policy may read it.
         wall_s: number of seconds the program ran.
         own_s: `wall_s` without time spent waiting for a core.
     """

@@ -205,7 +205,7 @@ class PythonSandbox:
 
 
 def _package_files(packages: Iterable[str]) -> dict[str, str]:
-    """Return top-level files and directories of `packages` and their installed requirements, name -> path.
+    """Return top-level files and directories of `packages` and their installed requirements, as paths by name.
 
     Raises:
         ConfigError: a declared package is not installed.

@@ -251,4 +251,4 @@ _ACTS: dict[str, tuple[Callable[[_Targets], object], frozenset[str]]] = {
     "fork": (_fork, _SECCOMP),
     "execute a program": (_execute, _SECCOMP),
 }
-"""Action -> the function that tries it, and the layers that must deny it. The actions are harmless."""
+"""For each action, the function that tries it and the layers that must deny it. The actions are harmless."""

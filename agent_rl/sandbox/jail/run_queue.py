@@ -12,8 +12,8 @@ PATIENCE = 20
 def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:
     """Return a process's seconds on a core, its seconds of waiting for a core, and whether it may be waiting now.
 
-    The kernel adds a wait when it ends. The longest wait of a thread counts, minus the core time of the other threads,
-    so that threads waiting for each other cannot lengthen it. All values are 0 if the kernel does not count waits.
+    The kernel counts a wait when it ends. The longest wait of a thread counts, minus the core time of the other
+    threads, so that threads waiting for each other cannot lengthen it. If the kernel counts no waits, all values are 0.
 
     Args:
         pid: the process, not yet reaped.

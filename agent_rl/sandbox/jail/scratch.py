@@ -42,7 +42,7 @@ class ScratchRoot:
         self.used: list[str] = []  # directories to be removed, which can take a long time
 
     def link(self, targets: dict[str, str]) -> str:
-        """Create a directory of symbolic links, name -> target; return its path."""
+        """Create a directory of symbolic links from names to targets, and return its path."""
         folder = f"{self.path}/packages"
         os.mkdir(folder)
         os.chmod(folder, 0o755)
@@ -76,7 +76,7 @@ def touched(path: str) -> bool:
 def measure(path: str, max_bytes: int) -> tuple[int, int]:
     """Return bytes on disk and number of files under `path`; stop as soon as a limit is exceeded.
 
-    If an entry vanishes while counting, it was removed or moved out of sight: the count restarts, and the largest of
+    If an entry vanishes during the count, it was removed or moved out of sight, so the count restarts. The largest of
     `_MAX_VANISHED` counts is used. A directory that vanishes every time, is nested deeper than `_MAX_DEPTH` or cannot
     be read counts as too many files.
     """

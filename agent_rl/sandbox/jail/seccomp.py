@@ -2,7 +2,7 @@
 
 Unlisted calls fail with EPERM, so that a program sees a PermissionError. Calls that are newer than this table, and
 calls that C libraries probe, fail with ENOSYS. Another architecture or the x32 ABI kills the process. Only numbers and
-scalar arguments can be checked: Landlock or the mount namespace checks the *paths* of a call. Memory may be mapped
+scalar arguments can be checked, so Landlock or the mount namespace checks the *paths* of a call. Memory may be mapped
 executable, because a program could load native code anyway: the filter does not depend on the instructions that run.
 """
 

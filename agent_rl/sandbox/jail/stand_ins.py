@@ -37,7 +37,7 @@ _TYPES = {kind.__name__: kind for kind in (types.FunctionType, types.MethodType,
 
 
 class Broken(BaseException):
-    """The program has ended, takes too long, or sends unreadable answers: all further tests fail."""
+    """The program has ended, takes too long, or sends unreadable answers, so all further tests fail."""
 
 
 class CannotCross(BaseException):
@@ -64,7 +64,7 @@ def _defines(value: Any, special: str) -> bool:
 
 
 def _withheld(value: Any, special: str) -> Any:
-    """Return the result of a special method for plain data, which the program must not see.
+    """Return the result of a special method whose other operand is plain data, which the program must not see.
 
     An operator that accepts a foreign object would accept any object, so it fails. An object that the tests did not
     create never equals plain data, so a wrong value cannot avoid its score with an `__eq__`.
@@ -183,7 +183,7 @@ class _StandIn(metaclass=_StandInType):
 
 
 class TestSide(Link):
-    """The end in the tests' process.
+    """The end of the link in the tests' process.
 
     Args:
         descriptor: the socket.

@@ -74,7 +74,7 @@ class _Forked:
         self.due = self.look = math.inf
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds of all its threads since the start of the limit."""
+        """Return the CPU seconds of all threads of the program since the start of the limit."""
         try:
             return time.clock_gettime(~self.pid << 3 | 2) - self.cpu_before  # as in clock_getcpuclockid
         except OSError:  # the child has ended

@@ -21,8 +21,8 @@ not say that answers never change: if you know that they never change, write `re
 equal calls get the earlier result.
 
 With `command` and `session: trajectory` each trajectory has its own process (a Python server: about 70 MiB and 0.7 s of
-CPU); if that process ends, the trajectory is not scored. A lost shared session leaves the calling trajectory unscored
-too, unless the call may be repeated; the next call reopens the session.
+CPU); if that process ends, the trajectory is not scored. If a shared session is lost, the calling trajectory is also
+unscored, unless the call may be repeated. The next call opens a new session.
 
 The policy gets a result's text, its structured content as JSON if there is no text, and a placeholder such as
 `[image/png, 1234 bytes]` for everything else. Values from `env_from` and `headers_from` (8 characters or more) that

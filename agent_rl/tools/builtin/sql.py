@@ -10,8 +10,8 @@ The query is the whole interface. `.schema`, `.schema NAME`, `.tables`, `SHOW TA
 query return tables, columns, keys and row counts. Only SELECT, WITH, VALUES and EXPLAIN are executed; other statements
 are rejected.
 
-SQLite runs in separate processes whose time and memory the kernel limits (`_sql.worker`); each call reopens the
-file. The file must not change during a run: it is read as immutable, without a lock.
+SQLite runs in separate processes whose time and memory the kernel limits (`_sql.worker`); each call reopens the file.
+The file must not change during a run, because it is read as immutable, without a lock.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
 def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
     """Yield the stored batches of a trace in the order of training, except incomplete lines.
 
-    A run that resumes from a checkpoint repeats the steps after it; of a repeated batch, the last occurrence counts.
+    A run that resumes from a checkpoint repeats the steps after it; if a batch is repeated, its last occurrence counts.
     """
     for part in filter(Path.exists, parts(sibling(trace, "batches"))):
         for _, line in whole_lines(part, 0):

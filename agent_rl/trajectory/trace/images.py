@@ -128,7 +128,7 @@ def _small(image: Image) -> Image:
 
 
 def _has_room(folder: Path, most_bytes: int | None) -> bool:
-    """Whether the folder is below its limit; it is measured regularly, because other processes also write to it."""
+    """Whether the folder is below its limit; its size is measured regularly, since other processes also write to it."""
     size, count = _sizes.get(folder, (0, _WRITES))
     if count >= _WRITES:
         size = sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0

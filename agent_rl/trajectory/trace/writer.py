@@ -84,7 +84,7 @@ class TraceWriter:
             self._judge(future)
 
     def _start(self, write: Callable[[], None]) -> Future[Exception | None] | None:
-        """Queue a write for the thread; None: the record is lost, because an earlier record is still being written."""
+        """Queue a write for the thread; return None (and lose the record) while an earlier record is being written."""
         if self._overdue is not None and not self._overdue.done():
             self.lost += 1
             return None

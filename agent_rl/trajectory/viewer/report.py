@@ -125,7 +125,7 @@ class Run:
 
     @property
     def warnings(self) -> list[SymptomWarning]:
-        """The warnings about the run; warnings about the end of the run come first."""
+        """The warnings about the run, starting with those about its end."""
         return [*end_warnings(self.state), *run_warnings(self.training, self.about.get("configuration") or {})]
 
 

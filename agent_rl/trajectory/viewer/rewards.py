@@ -1,7 +1,7 @@
 """Splits a trajectory's reward into its parts, and reads its prompt's samples with their advantages.
 
-A part contains a component's value, weight and contribution, and the verdicts of judges. Advantages are the ones of
-training if the trace contains them.
+A part contains a component's value, weight and contribution, and the verdicts of judges. The advantages are those that
+training used, if the trace contains them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class SampleGroup:
 
     @property
     def varying(self) -> list[str]:
-        """Names of the components whose values differ between the samples; all components of a single sample."""
+        """Names of the components whose values differ between the samples; for a single sample, all components."""
         values = {name: {components(each.record).get(name) for each in self.samples} for name in self.names}
         return [name for name, distinct in values.items() if len(distinct) > 1 or len(self.samples) == 1]
 

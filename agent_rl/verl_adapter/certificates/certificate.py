@@ -16,7 +16,7 @@ from agent_rl.verl_adapter.certificates.objectives import RETURN, declared
 from agent_rl.verl_adapter.certificates.processes import PROCESSES, TabularProcess
 
 LARGE = (16, 256, 2048)
-"""Groups per prompt of the growing batches."""
+"""The number of groups per prompt in each of the growing batches."""
 WHITENED = ("gae", "gdpo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
 """Estimators that divide by the standard deviation of the batch, so one group does not show their direction."""
 EXACT, SAME_DIRECTION, NEAR = 1e-6, 1e-9, 1e-3

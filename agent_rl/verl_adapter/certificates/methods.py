@@ -27,7 +27,7 @@ WITHOUT_STD = " without std"
 NORMALIZED = ("grpo", "grpo_passk", "grpo_vectorized")
 """Estimators of which both forms are certified."""
 COUPLED = ("gae", "gdpo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
-"""Estimators whose advantages depend on the whole batch; a user's advantages may too."""
+"""Estimators whose advantages depend on the whole batch, as those of a user's estimator may too."""
 BUILT_IN = frozenset(ADV_ESTIMATOR_REGISTRY)
 """The estimators of verl and agent_rl, without those of the user."""
 OPTION = "--estimator"

@@ -1,7 +1,7 @@
 """Small tasks whose trajectories can all be listed, so that a gradient over them can be computed exactly.
 
 A process is the code of one episode: it samples tokens (of two possible ones) in states whose logits are the
-parameters, reads observations and gives rewards. `enumerate_trajectories` plays it once for each of its trajectories.
+parameters, reads observations and gives rewards. `enumerate_trajectories` plays a process once per trajectory.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def shared(play: TabularTrajectory) -> None:
 
 
 def folded(play: TabularTrajectory) -> None:
-    """One to four training sequences: each turn after the first begins a new one, and most turns have a reward."""
+    """One to four training sequences: each turn after the first begins a new sequence, and most turns have a reward."""
     for turn, outcome in enumerate((0.0, 0.4, 1.0, 0.2)):
         if turn == 3 or not play.sample(f"turn {turn}"):
             return play.reward(outcome + 0.3 * play.sample("answer"))

@@ -1,6 +1,6 @@
 """Checks of the chat template with the model's own tokenizer, over a short conversation.
 
-In training no turn is rendered twice: turns stay as they were sampled, and later messages are appended. A template that
+In training, no turn is rendered twice, because turns stay as sampled and later messages are appended. A template that
 rewrites earlier turns therefore does not break training, but the model is trained on different prompts than a server
 gives it, because a server renders the whole conversation again for every turn.
 """
@@ -86,7 +86,7 @@ class UsedTemplate:
 
 @check("chat template", needs=Needs.VERL)
 def chat_template(case: Case) -> Iterator[Finding]:
-    """The chat template of the recipe's model passes all of `examine`."""
+    """The chat template of the recipe's model passes all checks of `examine`."""
     if case.model.folder is None:
         yield skipped("the model is not on this machine")
         return

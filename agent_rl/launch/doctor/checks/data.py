@@ -65,7 +65,7 @@ def row_count(case: Case) -> Iterator[Finding]:
 
 @check("data", "rows")
 def rows_of_files(case: Case) -> Iterator[Finding]:
-    """Rows follow the contract, name existing agents and tools, differ, and have ground truths that score."""
+    """Rows follow the contract, name existing agents and tools, are distinct, and have usable ground truths."""
     scored = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
     known = known_rows(
         EpisodeSetup(case.settings, tools=tool_specs(case) or ()),

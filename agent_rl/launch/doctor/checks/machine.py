@@ -251,7 +251,7 @@ def gpus_per_node(case: Case) -> Finding | None:
 
 @check("machine")
 def tensor_parallel(case: Case) -> Finding | None:
-    """Tensor parallelism divides the model's heads."""
+    """The tensor-parallel size divides the number of attention heads."""
     key, heads = f"{ROLLOUT}.tensor_model_parallel_size", case.model.config.get("num_attention_heads")
     parallel = case.number(key, 1)
     if not heads or heads % parallel == 0:

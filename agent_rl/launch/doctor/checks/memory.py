@@ -25,11 +25,11 @@ CHECKPOINT_BYTES = 12
 CPU_BASE = 6 * GIB
 """Bytes used by the processes of a run on a CPU, measured with a tiny model."""
 PROCESS = 2 * GIB
-"""Host memory for each GPU's trainer and engine processes; a guess."""
+"""A guess at the host memory of each GPU's trainer and engine processes."""
 CONTEXTS = 1.5 * GIB
 """Bytes on each GPU for the CUDA contexts of the trainer and the engine, and for NCCL."""
 GRAPHS = 1.5 * GIB
-"""Bytes used by the engine's CUDA graphs, which stay during the update; a guess."""
+"""Bytes that the engine's CUDA graphs use, also during the update; this number is a guess."""
 TIGHT = 0.9
 """An estimate above this share of the available memory is reported as tight."""
 OWN = "actor_rollout_ref"

@@ -22,7 +22,7 @@ class MyTool(Tool):
     }
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """Return the price; the arguments match the schema, because other calls are rejected before they get here."""
+        """Return the price; the arguments match the schema, because all other calls have already been rejected."""
         price = PRICES.get(arguments["item"].lower())
         if price is None:
             raise ToolError(f"No price is known. Items: {', '.join(PRICES)}.")  # the policy reads it, and continues

@@ -120,7 +120,7 @@ def _decide(answer: str, truth: str, strict: bool) -> bool | None:
 
 
 def _is_several(answer: str, truth: str) -> bool:
-    """Whether an answer joins values by a sign that the truth lacks; math-verify would read only the last value."""
+    """Whether an answer joins values with a sign that the truth lacks; math-verify would read only the last value."""
     if contradicts_itself(answer):
         return True
     signs = set(_SEVERAL.findall(answer)) - set(_SEVERAL.findall(truth))

@@ -24,7 +24,7 @@ class Config:
 
 
 def cdiv(x: int, y: int) -> int:
-    """Divide with rounding up, like triton's function."""
+    """Divide and round up, like triton's function."""
     return -(-x // y)
 
 
