@@ -6,7 +6,7 @@ r"""The policy acts with code: a fenced Python block is executed, and its output
     ```
 
 The environment answers with a ```` ```output ```` block in a separate message. Several Python blocks in one turn are
-one program; blocks in other languages are text. A turn without code is the answer: the configuration sets whether the
+one program; blocks in other languages are text. A turn without code is the answer; the configuration sets whether the
 last `\boxed{...}` or the whole text counts. A turn is cut before an output that the policy made up.
 """
 

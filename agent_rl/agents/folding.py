@@ -76,7 +76,7 @@ class FoldingPolicy(Policy):
         await self._inner.begin(messages, tools)
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """Generate the next turn; it may use the tokens that are reserved for notes."""
+        """Generate the next turn, which may use the tokens that are reserved for notes."""
         self._inner.reserve = self.reserve
         return await self._inner.generate(stop, keep_stop=keep_stop)
 

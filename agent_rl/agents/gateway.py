@@ -1,8 +1,8 @@
 """`gateway_agent`: the user's own program talks to the policy through the APIs of OpenAI or Anthropic.
 
-The program runs unchanged, once per episode. The program reads the policy's address from `OPENAI_BASE_URL`, its key
-from `OPENAI_API_KEY` (or from Anthropic's variables), and its row from the JSON file `AGENT_RL_ROW_FILE`. Every request
-is answered with the exact tokens that training uses.
+The program runs once per episode and needs no changes. The program reads the policy's address from `OPENAI_BASE_URL`,
+its key from `OPENAI_API_KEY` (or from Anthropic's variables), and its row from the JSON file `AGENT_RL_ROW_FILE`. Every
+request is answered with the exact tokens that training uses.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def register_agent_loop(name: str) -> Callable[[C], C]: ...
 @overload
 def register_agent_loop(name: str, cls: C) -> C: ...
 def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
-    """Register your own agent: a record, or a class with a name. This function also works as a decorator.
+    """Register your own agent: a record, or a class with a name. The function also works as a decorator.
 
     Call this function in the script that starts the trainer, before the trainer starts. The record or class may be
     defined in that script or in a module next to the script. The workers on every node receive a copy, together with
@@ -115,7 +115,7 @@ def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
         cls: a subclass of verl's `AgentLoopBase`, usually of `EpisodeAgentLoop` or a loop of this package.
 
     Returns:
-        The record or the class; if only a name was given, a decorator.
+        The record or the class, or a decorator if only a name was given.
 
     Raises:
         ConfigError: `cls` is not an agent loop or is too large to send, or the name belongs to agent_rl.

@@ -1,9 +1,9 @@
 """Starts Ray's workers as forks of a process that has imported the libraries of verl and SGLang.
 
-A run has about eight Ray workers, and each imports torch, transformers and more: on two cores, this is most of a short
-run's time. The launcher starts `python -m agent_rl.cpu.fork_server` together with the trainer; Ray starts its workers
-with `forked_python` instead of Python. verl, agent_rl and the user's modules are not imported here, because the effects
-of importing them depend on each worker's environment.
+A run has about eight Ray workers, and each imports torch, transformers and more, which on two cores takes most of a
+short run's time. The launcher starts `python -m agent_rl.cpu.fork_server` together with the trainer; Ray starts its
+workers with `forked_python` instead of Python. verl, agent_rl and the user's modules are not imported here, because the
+effects of importing them depend on each worker's environment.
 
 A worker gets what a new interpreter gets: arguments, environment, folder, standard streams and process group. A library
 that starts threads when it is imported must not be in `LIBRARIES`. pyarrow's allocator also starts threads, but it
@@ -62,7 +62,7 @@ PYTHON = "AGENT_RL_WORKER_PYTHON"
 def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, str]]:
     """Run a server during this block; yield the variables that Ray's processes and their driver need.
 
-    There are no variables if the CPU is not chosen, or if the trainer joins a running Ray.
+    The block yields no variables if the CPU is not chosen, or if the trainer joins a running Ray.
 
     Args:
         environ: the trainer's environment.

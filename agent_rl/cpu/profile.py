@@ -24,7 +24,7 @@ BFLOAT16 = ("amx_bf16", "avx512_bf16")
 """Instructions, as /proc/cpuinfo lists them, that multiply bfloat16."""
 THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
-"""Environment variable with the number of threads of training processes, if they have more than others."""
+"""Environment variable with the number of threads of training processes, if other processes have fewer."""
 SMALL_UPDATE_THREADS = 2
 """The number of threads with which a small model's update was measured."""
 TRAINED = (
@@ -115,7 +115,7 @@ def profile_of(
 
 
 def processor_flags() -> frozenset[str]:
-    """Return this CPU's flags; empty if the system does not list them."""
+    """Return this CPU's flags, or none if the system does not list them."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

@@ -1,4 +1,4 @@
-"""A checkpoint engine of verl over shared memory: it sends weights to standalone rollout servers on a CPU.
+"""A checkpoint engine of verl over shared memory, which sends weights to standalone rollout servers on a CPU.
 
 verl's engines (nccl, nixl, ...) need a device. This engine takes the name `nccl` when the CPU is chosen, as verl's
 engine for Ascend does, so that a configuration for GPUs does not have to change. The engine works on one machine only,

@@ -86,7 +86,7 @@ def single_server(module: ModuleType) -> None:
 def trajectory_puts(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.agent_loop_tq`: store the trajectories that end at about the same time together.
 
-    verl stores each trajectory separately, in three requests to two processes; this took a quarter of a worker's time.
+    verl stores each trajectory separately, in three requests to two processes, which took a quarter of a worker's time.
     """
     module.tq = _TogetherQueue(module.tq, module.list_of_dict_to_tensordict)  # type: ignore[attr-defined]
     module.list_of_dict_to_tensordict = lambda fields: fields  # type: ignore[attr-defined]

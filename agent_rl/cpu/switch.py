@@ -4,9 +4,9 @@ verl reads the variable itself to choose its platform. If the variable is `cpu`,
 process that imports verl, which sets threads and environment variables for this process and its children. The engine
 flags and dtypes are the hydra group `platform=cpu` (agent_rl/config/platform/cpu.yaml), which the launcher adds.
 
-Stand-ins for packages that are not installed are on the path of child processes only: transformers decides whether
-torchvision exists when it is first imported, and verl has already imported it in this process. verl imports SGLang only
-in Ray workers, which are child processes.
+Stand-ins for packages that are not installed are on the path of child processes only, because transformers decides
+whether torchvision exists when it is first imported, and verl has already imported it in this process. verl imports
+SGLang only in Ray workers, which are child processes.
 """
 
 from __future__ import annotations

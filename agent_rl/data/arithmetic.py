@@ -1,8 +1,8 @@
 """Generated word problems with two or three operations on numbers too long for mental arithmetic.
 
-A calculator makes this task easy: the wording comes from a few templates with a small vocabulary, and the question
-lists the numbers in the order of the expression, so even a very small model can learn to copy them. The problems have
-no division, negative numbers, brackets or irrelevant facts.
+A calculator makes this task easy, because the wording comes from a few templates with a small vocabulary, and the
+question lists the numbers in the order of the expression, so even a very small model can learn to copy them. The
+problems have no division, negative numbers, brackets or irrelevant facts.
 
 Terms of sums have 3 or 4 digits, multipliers have 2. All intermediate values are non-negative integers.
 """

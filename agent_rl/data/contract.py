@@ -127,7 +127,7 @@ class Row(BaseModel):
     prompt: Annotated[list[PromptMessage], Field(min_length=1)]
     """The messages before the episode; the last one is a user message. The loop adds tools and instructions."""
     ability: Text | None = None
-    """Label for the kind of task, for statistics."""
+    """Label for the kind of task, used in statistics."""
     reward_model: RewardColumn
     extra_info: ExtraInfo
     images: list[Any] | None = None

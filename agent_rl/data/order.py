@@ -4,9 +4,9 @@
     row = order.next()
     order.report(step, [(row, success_rate)])
 
-The rows of a source are drawn in passes without replacement. The rows, the settings, the seed and the reports determine
-the order: all randomness is a hash of seed, source, pass and row, and drawing from the source with the largest deficit
-keeps the shares exact. `state` is plain data with which another process can continue the same draws.
+A pass draws each row of a source at most once. The rows, the settings, the seed and the reports determine the order:
+all randomness is a hash of seed, source, pass and row, and drawing from the source with the largest deficit keeps the
+shares exact. `state` is plain data with which another process can continue the same draws.
 
 The order contains row numbers, not rows, and does not depend on verl or torch.
 """

@@ -114,7 +114,7 @@ def _move_prompt(row: dict[str, Any], changed: Callable[[str], None], place: str
 
 
 def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None]) -> None:
-    """Move the assistant's last turn out of the prompt; it becomes the ground truth if the row has none."""
+    """Move the assistant's last turn out of the prompt, and make it the ground truth if the row has none."""
     row["extra_info"] = {**(row.get("extra_info") or {}), "answer": answer}
     truth = (row.get("reward_model") or {}).get("ground_truth", row.get("ground_truth"))
     if truth is None:

@@ -98,7 +98,7 @@ def at_time(query: str, now: datetime) -> str:
 
 
 def database_file(folder: Path, name: str) -> Path:
-    """Return the file of a database: `name.sqlite`, or `name/name.sqlite` as in Spider and BIRD; also `.db`.
+    """Return the file of a database: `name.sqlite`, or `name/name.sqlite` as in Spider and BIRD, or with `.db`.
 
     Raises:
         ConfigError: the folder contains no such file.

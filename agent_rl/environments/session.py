@@ -31,7 +31,7 @@ _parts: dict[type, frozenset[str]] = {}
 
 
 class EnvironmentSession:
-    """The environment of one trajectory. Its methods run one after the other, within a time limit.
+    """The environment of one trajectory. The methods run one after the other, within a time limit.
 
     Args:
         kind: the loaded class.

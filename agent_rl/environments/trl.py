@@ -1,7 +1,7 @@
 """Environments of TRL, which are files with the arguments of a `GRPOTrainer` under TRL's contract.
 
-A file counts as TRL's if it has `environment_factory` (a callable without arguments, or a dict of them by the row's
-column `environment`), or no `agent_rl.Environment` and one class with `reset`. The file may also have `tools`,
+A file counts as TRL's if it has `environment_factory` (a callable without arguments, or a dict of callables by the
+row's column `environment`), or no `agent_rl.Environment` and one class with `reset`. The file may also have `tools`,
 `reward_funcs`, `train_dataset` and `eval_dataset`. A target adds reward functions and a file of rows after ` + `:
 `my_trl.py + rewards.py:brevity + rows.parquet`.
 

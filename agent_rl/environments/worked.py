@@ -223,7 +223,7 @@ def _rewards(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes:
 def _with_other_digits(
     kinds: Mapping[str, EnvironmentType], rows: Sequence[Mapping[str, Any]], excluded: set[str]
 ) -> list[dict[str, Any]]:
-    """Return copies of rows with exchanged digits, if the expert solves the copies just as well.
+    """Return copies of rows with exchanged digits, if the expert solves them equally well.
 
     From these copies, a tiny model learns to copy any number instead of the digits of the training rows.
 

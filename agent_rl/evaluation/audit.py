@@ -27,7 +27,7 @@ Drift = Literal["none", "tokens", "text"]
 AROUND = 30
 """Number of characters shown on each side of a difference."""
 MISALIGNED = 3.0
-"""The factor by which the error at the neighbouring tokens must be smaller for log-probs to count as misaligned."""
+"""Log-probs are misaligned if their error at the neighbouring tokens is smaller by at least this factor."""
 
 
 @dataclass(slots=True)

@@ -1,9 +1,9 @@
 """Measures how well a judge agrees with the ground truth: accuracy, error, correlation, position bias.
 
-A judge is a chat endpoint with a prompt template, a reward model, or your own function. A judge compares a pair in both
-orders, and each order counts as half a pair, or it scores the answers one by one. An unreadable verdict counts as
-wrong; failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus the
-share for the second: 1 for a judge that always prefers the first.
+A judge is a chat endpoint with a prompt template, a reward model, or your own function. A judge scores answers one by
+one, or compares a pair in both orders, each of which counts as half a pair. An unreadable verdict counts as wrong;
+failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus the share
+for the second: 1 for a judge that always prefers the first.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Judged:
     verdicts: list[float | str | None] = field(default_factory=list)
     """One score, the scores of A and B, or the winners in both orders (the second one as named in the swapped pair)."""
     failed: str = ""
-    """The reason why there is no reply; empty if there is a reply."""
+    """The reason why there is no reply, or "" if there is a reply."""
 
 
 async def judge_all(

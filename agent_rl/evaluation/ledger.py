@@ -111,7 +111,7 @@ class Ledger:
         return summarize_trajectory(trajectory)
 
     def read(self) -> dict[tuple[int, int], Record]:
-        """Return the finished episodes by row and sample; for an episode that ran again, the last record counts."""
+        """Return the finished episodes by row and sample; for an episode that ran again, the last record is used."""
         if not self.path.exists():
             return {}
         records = map(summarize_trajectory, trace.read(self.path, torn="skip"))

@@ -115,7 +115,7 @@ def unknown_keys(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
 
 
 def nearest_key(key: str, known: DictConfig) -> str:
-    """Suggest known keys for an unknown key: those with the same last part, otherwise those with similar spelling."""
+    """Suggest known keys with the same last part as an unknown key, or else keys with a similar spelling."""
     keys = [each for each in _flatten(known) if not is_old(each)]
     tail = [each for each in keys if each.split(".")[-1] == key.split(".")[-1]]
     near = sorted(tail, key=lambda each: -difflib.SequenceMatcher(None, key, each).ratio())

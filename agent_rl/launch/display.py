@@ -1,6 +1,6 @@
 """`Display`: shows a run in a terminal, a file or a pipe, as a panel, as lines, or as JSON.
 
-A run continues if its display fails: lines replace a panel that fails, and output that cannot be written is dropped.
+A run continues if its display fails. Lines replace a panel that fails, and output that cannot be written is dropped.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def command(*words: str) -> str:
 
 
 def validations(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return reward and accuracy (`reward`, `acc`) of a validation, by data source; empty without a validation."""
+    """Return reward and accuracy (`reward`, `acc`) of a validation, by data source, or {} if there was none."""
     sources: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
         if match := _VALIDATION.match(key):
@@ -139,7 +139,7 @@ def _lines(log: Path, start: int) -> list[str]:
 
 
 def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
-    """Return the last exception and its traceback, or the last lines; Ray's wrapper exceptions do not count.
+    """Return the last exception and its traceback, or the last lines; Ray's wrapper exceptions are skipped.
 
     For an error from agent_rl the message is enough, and the traceback is omitted.
     """

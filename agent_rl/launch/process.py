@@ -30,7 +30,7 @@ NEW_METRICS = "metrics.new.jsonl"
 TRAINED = "training/global_step"
 """A metric that every training step logs, and that a validation alone does not log."""
 LEFT_BEHIND = ("sem.mp-*", "sglang_loads_*")
-"""Shared-memory files left behind by killed processes: those of Python's multiprocessing and of SGLang 0.5.13."""
+"""Shared-memory files that killed processes of Python's multiprocessing and of SGLang 0.5.13 leave behind."""
 POLL_S = 0.5
 STOP_S = 20.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -121,7 +121,7 @@ def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) ->
 def process_tree(
     command: Sequence[str], env: Mapping[str, str], output: IO[bytes], variable: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
-    """Run a child in its own session during this block; it ends together with all processes it has started.
+    """Run a child in a separate session during this block; the child ends with all processes that it has started.
 
     Args:
         command: the child's command line.

@@ -72,7 +72,7 @@ class RunProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the end; None until the first step since the last start has ended."""
+        """Estimated seconds until the end, or None until the first step since the last start has ended."""
         steps = self.training
         durations = [seconds for _, seconds in series(steps[-REMEMBERED:], "timing_s/step")]
         if self.total is None or self._last_end is None or not durations:
@@ -117,7 +117,7 @@ class RunProgress:
         self.steps[step] = {**self.steps.get(step, {}), **selected, "step": step}
 
     def _enter(self, stage: Stage) -> list[str]:
-        """Enter a stage; before the first step, report the one that has ended."""
+        """Enter a stage; before the first step, report the stage that has ended."""
         before = self.stage
         if (stage.what, stage.step) == (before.what, before.step):  # announced by another engine
             return []

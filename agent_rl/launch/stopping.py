@@ -1,6 +1,6 @@
 """Ends a run on request: after the current step at the first signal, immediately at the second.
 
-The trainer may run on another machine, so it polls a file in the run's folder. You can also create the file by hand.
+The trainer may run on another machine, so it polls a file in the run's folder. You can also create this file yourself.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ CPU = (
     "++engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32,buffer_dtype:fp32}",
     "data.num_workers=0",
 )
-"""Settings for a CPU: those in `config/platform/cpu.yaml`, under this trainer's keys."""
+"""Settings for a CPU from `config/platform/cpu.yaml`, under this trainer's keys."""
 FIXED = (
     "data.custom_cls.path=pkg://agent_rl/verl_adapter/row_data_set",
     "data.custom_cls.name=EpisodeDataSet",

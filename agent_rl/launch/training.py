@@ -45,9 +45,9 @@ WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers")
 READ_ROWS = 200
 """Number of rows of each file that are read before anything is started."""
 TINY_MODEL = "outputs/tiny_model"
-"""The policy of the recipes' CPU sizes; it is not on the Hub."""
+"""The policy of the recipes' CPU sizes, which is not on the Hub."""
 TINY_CLASSIFIER = "outputs/tiny_classifier"
-"""The reward model of the recipes' CPU sizes; it is not on the Hub."""
+"""The reward model of the recipes' CPU sizes, which is not on the Hub."""
 
 
 def train(
@@ -180,8 +180,8 @@ def _variables() -> dict[str, str]:
 def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tuple[DictConfig, list[str]]:
     """Compose the configuration; also return the words from which the trainer composes it again.
 
-    The user's `trainer.nnodes` overrides the number of nodes in the environment, and the user's keys override
-    those that depend on the machine.
+    The user's `trainer.nnodes` overrides the number of nodes in the environment, and the user's keys override keys that
+    depend on the machine.
     """
     words = rewrite(overrides if nodes is None else [f"trainer.nnodes={nodes.count}", *overrides])
     config = compose_words(recipe, words)

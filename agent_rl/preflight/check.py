@@ -1,9 +1,9 @@
 """The `check` decorator, which turns a function of a `RunCase` into a check, and functions that run checks.
 
-A check runs in one or more places: in the launcher when it composes a configuration (`compose`) and before it
-starts a run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). A check
-yields errors or findings. The launcher and the trainer raise the first error. The doctor shows errors and findings; if
-a check yields nothing, the doctor says that there is no problem.
+A check runs in one or more places: in the launcher when it composes a configuration (`compose`) and before it starts a
+run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). A check yields errors
+or findings. The launcher and the trainer raise the first error. The doctor shows errors and findings; if a check yields
+nothing, the doctor reports that there is no problem.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks of the user's code, which is tried once on real rows before a GPU is used.
 
-Hooks and users are created, users and tools are started, and components and scorers measure a made-up answer. Otherwise
-an exception in that code would occur in every worker, once the model is loaded, and look like the policy's failure. A
+Hooks and users are created, users and tools are started, and components and scorers measure a made-up answer. Without
+these checks, an exception would occur in every worker, once the model is loaded, and look like the policy's failure. A
 tool's `call` and a hook's methods are not tried, because they may have side effects. A service outage is not a problem
 with the code, and is not reported.
 """

@@ -111,7 +111,7 @@ def sizes(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def engine(case: RunCase) -> Errors:
-    """The engine is the one with which agent_rl is tested, and does not replay routed experts."""
+    """The engine is SGLang, with which agent_rl is tested, and does not replay routed experts."""
     if (name := str(_get(case, ENGINE, unresolved=SUPPORTED_ENGINE))) != SUPPORTED_ENGINE:
         yield ConfigError(
             ENGINE,

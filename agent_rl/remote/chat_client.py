@@ -5,8 +5,8 @@
 
 Judges, simulated users, reward models and evaluation use this client. The client sends no requests while the circuit is
 open, and checks the answers; `Remote` retries the requests and limits them. If an endpoint rejects the key or the model
-before it has answered a request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the
-trajectory unscored. The `openai` package is not used: it limits neither rate nor size, and would add its own retries.
+at the first request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the trajectory
+unscored. The `openai` package is not used, because it limits neither rate nor size, and would add its own retries.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Completion:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens in the prompt and the reply; 0 if the server does not report it."""
+        """Number of tokens in the prompt and the reply, or 0 if the server does not report it."""
         reported = self.usage.get("total_tokens")
         return reported if isinstance(reported, int) else 0
 

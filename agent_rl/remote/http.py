@@ -49,7 +49,7 @@ KEEPALIVE_S = 2.0
 """Seconds for which an idle connection stays open: less than servers' timeouts (5 s or more), so that no server closes
 a connection during a request."""
 KEPT_CONNECTIONS = 4
-"""Maximum number of idle connections that one client keeps; they go to different hosts."""
+"""Maximum number of idle connections, to different hosts, that one client keeps."""
 FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
 _MIN_SECRET = 8  # characters; shorter words in a header also occur in ordinary text
 _MAX_EXCERPT = 200  # characters of the response body that an error quotes

@@ -114,7 +114,7 @@ class Component(_BaseComponent):
         """Return the trajectory's value.
 
         Raises:
-            UnscoredError: this trajectory cannot be measured, so it has no score, instead of the score 0.
+            UnscoredError: the trajectory cannot be measured, so it gets no score instead of the score 0.
             ConfigError: the component cannot measure any trajectory.
         """
 

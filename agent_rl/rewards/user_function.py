@@ -199,7 +199,7 @@ _VARIABLE = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 def scorer_info(trajectory: Trajectory) -> dict[str, Any]:
     """Build a scorer's `extra_info` from the row's `extra_info` and `reward_model`, and from numbers of the episode.
 
-    The episode's numbers override entries of the row with the same names, unless the agent is unknown: then the
+    The episode's numbers override entries of the row with the same names, unless the agent is unknown. Then the
     trajectory is a request to a reward service, and its `extra_info` may contain the numbers. `num_turns` counts
     messages as verl does: the prompt, the policy's turns and the environment's answers. `executed_calls` lists the
     successful calls in order, as `{name, arguments}`. `answer_marked` is true if an agent submitted a final answer;

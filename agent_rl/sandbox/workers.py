@@ -5,7 +5,7 @@ input ends. A worker starts on demand and stays for the next request; a worker t
 There is one worker per concurrent request. Workers inherit only the environment variables that a program needs to run,
 and no API keys. Time a worker spends waiting for a core does not count, up to twenty times a request's limit.
 
-If this process is killed, a worker exits only when it reads its next line.
+If the process that started it is killed, a worker exits only when it reads its next line.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def bare_environment() -> dict[str, str]:
 
 
 class Workers:
-    """Processes of one command, for all threads of this process; a fork of this process starts its own workers.
+    """Processes that run one command for all threads of this process; a fork of this process starts separate workers.
 
     Args:
         what: what the workers do, for errors.

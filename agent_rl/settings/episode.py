@@ -88,7 +88,7 @@ class RunSettings(Section):
     log_probs_every: int = Field(default=10, ge=1)
     """Interval in steps between passes that compute log-probs before the update. The setting applies to runs that could
     use the log-probs of the update itself, because they have one update per batch and neither a KL penalty in the
-    reward nor a correction. Such a pass measures `actor/entropy` and differences between the engine and the trainer."""
+    reward nor a correction. The pass measures `actor/entropy` and differences between the engine and the trainer."""
     weight_sync_timeout_s: float = Field(default=1800.0, gt=0)
     """Seconds after which a transfer of weights to the engine counts as a deadlock and ends the run. A transfer usually
     takes less than a minute."""

@@ -174,7 +174,7 @@ class _Problem:
 
     @property
     def _example(self) -> str:
-        """An example value from the field's declaration; empty if the field declares no example."""
+        """An example value from the field's declaration, or "" if the field declares none."""
         return str(self.field.examples[0]) if self.field is not None and self.field.examples else ""
 
     def _remedy(self, alternatives: Sequence[_Problem]) -> str:
@@ -195,7 +195,7 @@ class _Problem:
 
 
 def _models(kind: Any) -> list[type[BaseModel]]:
-    """Return the models in a type, including those of alternatives, items and values."""
+    """Return the models in a type, including the models of alternatives, items and values."""
     if get_origin(kind) is None and isinstance(kind, type) and issubclass(kind, BaseModel):
         return [kind]
     return [model for argument in get_args(kind) for model in _models(argument)]

@@ -37,15 +37,15 @@ _KEPT = object()
 class OldKey:
     """A row of the table.
 
-    `*` at the end of `old` matches all keys under it, and in `new` and `write` stands for the match. `=` at the end of
-    `new` stands for the last part of the old key.
+    `*` at the end of `old` matches all keys under it, and in `new` and `write` it is replaced by the match. `=` at the
+    end of `new` stands for the last part of the old key.
     """
 
     old: str
     kind: Literal["moved", "different", "gone", "unread"]
     """`unread`: a current key that a run does not read; a line reports it, and nothing changes."""
     why: str
-    """The reason in one line, for messages."""
+    """The reason, in one line that messages show."""
     new: str | None = None
     """The current key with the same meaning. If a `moved` row has no `new`, the old key is dropped, because it is no
     longer needed."""
@@ -62,7 +62,7 @@ class OldKey:
     values: Mapping[str, str] = field(default_factory=dict)
     """The new value of each old value, for a moved key whose values were also renamed."""
     reset: Any = _KEPT
-    """Value that the old key of a moved row gets in the composed configuration; by default the key is removed."""
+    """Value that the old key of a moved row gets in the composed configuration; by default, the old key is removed."""
     command: str | None = None
     """`train` or `eval`: the only `agent-rl` command to which the row applies."""
     section: str = ""

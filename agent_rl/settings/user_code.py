@@ -116,7 +116,7 @@ class RepeatedBugs:
             text: the error's message.
 
         Raises:
-            FatalError: this is the eighth occurrence of the bug.
+            FatalError: the bug has occurred for the eighth time.
         """
         self._counts[bug] += 1
         if self._counts[bug] >= MAX_REPEATS:
@@ -156,7 +156,7 @@ def sort_out(what: str, error: Exception, *, stops: bool = True, remedy: str = "
 def is_outage(error: BaseException) -> bool:
     """Whether the infrastructure failed: `UnscoredError`, a timeout, a failed connection, or status 429 or 5xx.
 
-    The connection errors of common HTTP libraries count, regardless of their base class.
+    Connection errors of common HTTP libraries are outages, regardless of their base class.
     """
     if isinstance(error, UnscoredError | TimeoutError | ConnectionError):
         return True
@@ -192,7 +192,7 @@ def defined_at(code: Any) -> str:
 
 
 def is_users(code: Any) -> bool:
-    """Whether a function or class is the user's own: neither installed nor part of agent_rl."""
+    """Whether a function or class is the user's, and neither installed nor part of agent_rl."""
     try:
         return not str(inspect.getsourcefile(inspect.unwrap(code))).startswith(_NOT_THE_USERS)
     except TypeError:  # compiled, or defined at run time

@@ -1,7 +1,7 @@
 """The whole `agent_rl:` section of a hydra configuration, as typed settings.
 
 Every key has a default, so the section may be absent. An unknown key or a value of the wrong type is a `ConfigError`
-that names the full key and the nearest known name. The section has no settings for which verl has a key:
+that names the full key and the nearest known name. The section repeats no key of verl:
 `actor_rollout_ref.rollout.multi_turn.max_assistant_turns` limits turns, `data.max_response_length` limits tokens, and
 `actor_rollout_ref.rollout.multi_turn.tool_config_path` is the tool file.
 """

@@ -198,7 +198,7 @@ def coerce(schema: Any, value: Any) -> Any:
 
 
 def json_types(schema: Any) -> list[str]:
-    """Return the JSON types that a schema allows, alternatives included; empty if it does not restrict the type."""
+    """Return the JSON types that a schema allows, alternatives included, or no types if it does not restrict them."""
     if not isinstance(schema, Mapping):
         return []
     if kinds := schema.get("type"):

@@ -3,7 +3,7 @@
 The schema comes from the type hints, which are required, and from the docstring: the text before its first section is
 the description, and its `Args` section describes the arguments. An `async def` function is awaited; a plain function
 runs in a thread. A function returns text, data that the policy reads as JSON, a `ToolOutput`, or, as in verl, a tuple
-of one of these with a reward and metrics. A function keeps no state for a trajectory; write a class for that.
+of one of these with a reward and metrics. Functions keep no state for a trajectory; a tool with state must be a class.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def file_of(name: str, folder: Path | None) -> str:
 
 @cache
 def _function(name: str) -> tuple[Callable[..., Any], type[BaseModel] | None]:
-    """Return the function and the model of its arguments; None instead of a model if the hints give no schema."""
+    """Return the function and the model of its arguments, or None as the model if the hints give no schema."""
     function = find_object(name, Place("function"))
     try:
         return function, argument_model(function, {})

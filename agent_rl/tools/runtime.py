@@ -7,7 +7,7 @@ A call takes these steps: its arguments are checked (in a thread with a time lim
 equal call is taken from the cache, if the tool uses a cache; the call waits in a queue, if the tool limits concurrency;
 then its time starts and it runs, with retries if the tool allows them. The result is then cut to the limit.
 
-A thread cannot be stopped. A plain `def` call that exceeds its limit is abandoned: its daemon thread continues until it
+A thread cannot be stopped. A plain `def` call that exceeds its limit is abandoned. Its daemon thread continues until it
 returns or the process exits, and no longer counts towards the tool's concurrency. An `async def` call that never awaits
 blocks the event loop.
 """

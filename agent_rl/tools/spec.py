@@ -45,7 +45,7 @@ class ToolSpec:
     cache: CacheScope = "off"
     """Where equal calls share a result: nowhere, in one trajectory, or in all trajectories of a worker process."""
     reusable: bool | None = None
-    """Whether the same arguments always give the same text, regardless of earlier calls; None: the class's value."""
+    """Whether equal arguments always give the same text, regardless of earlier calls; None means the class's value."""
 
     def __post_init__(self) -> None:
         name = self.cls.__qualname__

@@ -212,10 +212,10 @@ class Trajectory:
     response_tokens: int = 0
     """Number of sampled and observation tokens in all conversations."""
     longest_tokens: int = 0
-    """Response tokens of the longest conversation, to which the limit applies; 0 for a single conversation."""
+    """Response tokens of the longest conversation, to which the limit applies, or 0 for a single conversation."""
     seconds: float = 0.0
     ended: float = field(default=0.0, compare=False)
-    """Unix time when the episode ended; 0 in traces of an older version."""
+    """Unix time when the episode ended, or 0 in traces of an older version."""
     row: dict[str, Any] = field(default_factory=dict)
     """The row's columns as `row_data` returns them: data_source, ability, reward_model, extra_info and others; empty
     in traces of an older version."""
@@ -224,7 +224,7 @@ class Trajectory:
 
     @property
     def extra_info(self) -> dict[str, Any]:
-        """The row's `extra_info` column; empty if the row has none."""
+        """The row's `extra_info` column, or {} if the row has none."""
         return self.row.get("extra_info") or {}
 
     @property

@@ -1,7 +1,7 @@
 """Merges a training checkpoint into a model, and checks that the checkpoint from which a run resumes is complete.
 
 verl merges a checkpoint once into a folder next to it, for evaluation and for another run. verl's merger always writes
-bfloat16: the weights of a policy trained in float32 are rounded.
+bfloat16, so the weights of a policy trained in float32 are rounded.
 
 verl silently starts from scratch if the newest checkpoint's folder is missing, and fails in a worker if one of its
 files is missing. Only FSDP's files are checked, and only on one node, since each node may keep its own ranks' files.
@@ -127,7 +127,7 @@ def _resumed(trainer: Any) -> tuple[str, Path] | None:
 
 
 def _files(config: Any, use_critic: bool) -> Iterator[Path]:
-    """Yield the files that verl will load: those of each rank, and the dataloader's state."""
+    """Yield the files that verl will load: each rank's files, and the dataloader's state."""
     roles = [("actor", config.actor_rollout_ref.actor)]
     if use_critic:
         roles.append(("critic", config.critic))

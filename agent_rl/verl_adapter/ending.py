@@ -50,7 +50,7 @@ class _StopRequestedError(Exception):
 
 
 class StallError(FatalError):
-    """The run would hang: a process has died, or a weight sync takes too long.
+    """The run would hang, because a process has died, or a weight sync takes too long.
 
     Args:
         message: what happened, and the cause if Ray reports it.

@@ -103,7 +103,7 @@ def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options
 def token_log_probs(module: ModuleType) -> None:
     """`verl.utils.torch_functional`: compute the log-probs of many tokens at a time.
 
-    verl computes row by row to save memory, and its rows are tokens: thousands of one-token operations, and the same
+    verl computes row by row to save memory, and its rows are tokens. Thousands of one-token operations, and the same
     number in the backward pass, took a quarter of a training step on a CPU. verl calls this function only if
     flash-attn's kernel is missing.
     """

@@ -1,4 +1,4 @@
-"""`hooks` lists all registrations with verl and patches of verl 0.9.1; those without a separate module are here.
+"""`hooks` lists all registrations with verl and patches of verl 0.9.1; patches without a separate module are here.
 
 Each function patches one module right after its import, and its docstring gives the reason. For each patch, a test
 shows that verl's original code fails. `check_version` rejects any other version of verl.

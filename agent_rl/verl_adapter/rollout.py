@@ -1,8 +1,8 @@
 """verl's agent loop worker, extended to report failed sessions, keep their groups, and score locally.
 
 A session that fails is reported to the trainer with its reason, and its group is kept without it if possible. verl logs
-the error and marks the group as failed, without a count: the asynchronous modes discard all samples of the group, and a
-wrong configuration makes one group after another fail instead of stopping the run.
+the error and marks the group as failed, without a count, so the asynchronous modes discard all samples of the group,
+and a wrong configuration makes one group after another fail instead of stopping the run.
 
 ReMax's greedy episodes run here too, decoded greedily: one extra session for each training prompt.
 """

@@ -1,7 +1,7 @@
 """Starts the servers of `agent_rl.reward.models` and writes their addresses into the configuration.
 
-verl serves one reward model. With agent_rl each model has its own replicas of verl's server, on its own GPUs or on the
-trainer's, where it sleeps except while it scores; several replicas are behind verl's router. The servers start before
+verl serves one reward model. With agent_rl each model has separate replicas of verl's server, on separate GPUs or on
+the trainer's, where it is loaded only while it scores; verl's router serves several replicas. The servers start before
 the trainer's workers and after its placement groups, so a small model cannot split a node that the trainer needs.
 
 A model of the `reward_model` component without a `url` is the served model of the same name; its tokenizer path, kind,

@@ -1,9 +1,9 @@
 """Runs each metrics logger in a separate thread (`trainer.logger`: wandb, MLflow, SwanLab, TensorBoard, ...).
 
-verl calls every logger within the training loop: an error there ends the run, and a server that does not answer delays
-each step (MLflow by minutes). With this module each logger runs verl's code in a daemon thread. An error, or a logger
-that does not keep up, is reported once, and the run continues. `console` and `file` stay in the loop, because the
-terminal shows their output. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
+verl calls every logger within the training loop, so an error there ends the run, and a server that does not answer
+delays each step (MLflow by minutes). With this module each logger runs verl's code in a daemon thread. An error, or a
+logger that does not keep up, is reported once, and the run continues. `console` and `file` stay in the loop, because
+the terminal shows their output. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds the tokens around turns with any model's chat template; it replaces verl's builder.
+"""Builds the tokens around turns with any model's chat template, instead of verl's builder.
 
 verl has a builder for some families of models, which renders dummy system and user messages before appended messages.
 verl's builder fails with templates that reject system messages or two user messages in a row, drops what the template

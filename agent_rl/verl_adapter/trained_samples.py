@@ -1,9 +1,9 @@
 """Selects the samples to train on, reports the others in a step's metrics, and averages validations.
 
-A failed session has written nothing, and training uses its group without it. A group's only sample has no baseline, and
-would shift the normalisation of other samples, so it is left out. Long episodes fail more often than short ones, so the
-sizes of lost samples are logged next to those of kept samples. `keep_batch` writes the rows of each update and their
-advantages next to the trace; verl keeps no record of them.
+A failed session has written nothing, so training uses the group without that session. A group's only sample has no
+baseline, and would shift the normalisation of other samples, so it is left out. Long episodes fail more often than
+short ones, so the sizes of lost samples are logged next to those of kept samples. `keep_batch` writes the rows of each
+update and their advantages next to the trace; verl keeps no record of them.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class StepSamples:
 
 
 def reported(keys: Iterable[str], partition_id: str) -> list[dict[str, Any]]:
-    """Return the reward manager's report on each trajectory, ordered as by `finals`; empty without a score."""
+    """Return the reward manager's report on each trajectory, ordered as by `finals`, or none without a score."""
     if not (last := finals(list(keys))):
         return []
     import transfer_queue as tq
@@ -175,7 +175,7 @@ def without_lone(batch: Any, config: Any, step: StepSamples) -> tuple[Any, bool]
 
 
 def trajectory_advantages(compute: Callable[..., Any], data: Any, batch_keys: Sequence[str]) -> Any:
-    """Compute advantages from each trajectory's last sequence, for all tokens of its sequences; 0 on padding."""
+    """Compute advantages from each trajectory's last sequence, for all tokens of its sequences, and 0 on padding."""
     import torch
 
     own = [row for row, key in enumerate(batch_keys) if not key.startswith("pad")]  # the rest only fills up the batch
@@ -226,7 +226,7 @@ def keep_batch(settings: TraceSettings, step: int, update: int, batch: Any, data
 
 
 def _trained_rows(batch: Any, data: Any) -> tuple[list[str], list[float | list[float]]]:
-    """Return keys and advantages of the rows of a batch, without those that only fill it up."""
+    """Return keys and advantages of the rows of a batch, without rows that only fill it up."""
     rows = zip(batch.keys, batch.tags, _advantages(data), strict=True)
     advantages = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
     return list(advantages), list(advantages.values())

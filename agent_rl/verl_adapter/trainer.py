@@ -306,7 +306,7 @@ class AgentTrainer(PPOTrainer):
 
 
 def with_users_class(cls: type[Any], config: Any) -> type[Any]:
-    """Return the mode's class, combined with that of `agent_rl.trainer_class`.
+    """Return the mode's class, combined with the class in `agent_rl.trainer_class`.
 
     Among the bases, a user's AgentTrainer precedes the mode's class, and a user's verl trainer follows AgentTrainer.
 

@@ -25,7 +25,7 @@ UNLIMITED = 1 << 30
 class EpisodeLimits(NamedTuple):
     """verl's settings for an episode, as plain values, because reading omegaconf takes longer than an episode.
 
-    The names are those of verl's `actor_rollout_ref.rollout` and of its `multi_turn` section.
+    The names are verl's, from `actor_rollout_ref.rollout` and its `multi_turn` section.
     """
 
     prompt_length: int = UNLIMITED
@@ -50,9 +50,9 @@ class FinalTurn:
 
     text: str = FINAL_TURN
     reserve_tokens: int = 0
-    """Number of tokens reserved for the final turn and `text`; 0: no final turn when the tokens are spent."""
+    """Tokens reserved for the final turn and `text`; with 0, there is no final turn when the tokens are spent."""
     reserve_seconds: float = 0.0
-    """Number of seconds of `max_seconds` reserved for the final turn; 0: no final turn when the time is up."""
+    """Seconds of `max_seconds` reserved for the final turn; with 0, there is no final turn when the time is up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,9 @@ async def run_episode(
 
     Returns:
         The trajectory, with exactly one stop reason. If the infrastructure failed (the engine, a tool that reports it,
-        a prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` describes the cause: the caller
-        must not score it. The same applies to a bug in a tool, a hook or the simulated user, whose traceback is
-        in `info["bug"]`.
+        a prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` describes the cause. The caller
+        must not score this trajectory. The same applies to a bug in a tool, a hook or the simulated user, whose
+        traceback is in `info["bug"]`.
 
     Raises:
         FatalError: a tool, a hook, the simulated user or the format raised this error.

@@ -1,7 +1,7 @@
 """`Policy`: generates the assistant messages of one conversation.
 
 In training the messages come from verl's token server (`token_policy.TokenPolicy`), in tests from a script. A policy
-lives for one episode.
+object serves one episode.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Policy(ABC):
 
     @abstractmethod
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """Generate the next assistant message; it ends before the first of the stop strings.
+        """Generate the next assistant message, which ends before the first stop string.
 
         Args:
             stop: the stop strings.

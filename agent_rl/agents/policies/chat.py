@@ -106,7 +106,7 @@ class ChatPolicy(Policy):
         return Generation(text, tokens, "length" if finish == "length" else "stop", calls)
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the environment's messages; results of the endpoint's tool calls get the calls' ids, in order."""
+        """Append the environment's messages; results of the endpoint's tool calls get their ids, in order."""
         estimate = math.ceil(self._per_character * _characters(messages))
         if estimate >= self._left():
             return False

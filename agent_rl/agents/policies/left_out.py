@@ -48,7 +48,7 @@ def masked_sequences(
 
 
 def _is_void(turn: Turn) -> bool:
-    """Whether a turn has neither a call nor an answer: it could not be read, or the token budget cut it off."""
+    """Whether a turn has neither a call nor an answer, because it is malformed or the token budget cut it off."""
     return turn.malformed is not None or "cut" in turn.notes
 
 

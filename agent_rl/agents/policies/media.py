@@ -135,7 +135,7 @@ def with_images(messages: Sequence[ChatMessage], images: Sequence[Mapping[str, A
 
 
 def without_images(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages as JSON data with placeholders for images; empty if they have videos or audio."""
+    """Return the messages as JSON data with placeholders for images, or no messages if they have videos or audio."""
     if any(part["type"] not in ("text", *_IMAGES) for message in messages for part in _parts(message)):
         return []
     return [{**message, "content": [part if part["type"] == "text" else {"type": "image"} for part in _parts(message)]}

@@ -27,10 +27,9 @@ class Sampling(BaseModel):
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Tokens are sampled from the most likely tokens up to this cumulative probability; 1 means all tokens."""
     top_k: int | None = Field(default=None, ge=1)
-    """Tokens are sampled from this number of the most likely ones; OpenAI does not accept this key, other endpoints
-    do."""
+    """Number of most likely tokens from which each token is sampled; all endpoints except OpenAI's accept this key."""
     max_prompt_tokens: int | None = Field(default=None, ge=1)
-    """Maximum number of prompt tokens (`data.max_prompt_length`); an episode with more is unscored; null: no limit."""
+    """Maximum number of prompt tokens (`data.max_prompt_length`); a longer one is unscored; null means no limit."""
     max_response_tokens: int = Field(default=2048, ge=1)
     """Maximum number of tokens per episode after the prompt, observations included, as `data.max_response_length`."""
     body: dict[str, Any] = Field(default_factory=dict)

@@ -92,7 +92,7 @@ class TokenSource(PolicySource):
 
 
 class SGLangTokens(TokenSource):
-    """A model behind an SGLang server; the arguments are those of `ChatEndpoint` and `TokenSource`."""
+    """A model behind an SGLang server; `ChatEndpoint` and `TokenSource` describe the arguments."""
 
     client: ChatClient
 
@@ -131,7 +131,7 @@ class SGLangTokens(TokenSource):
 
 
 class VLLMTokens(TokenSource):
-    """A model behind a vLLM server; the arguments are those of `ChatEndpoint` and `TokenSource`."""
+    """A model behind a vLLM server; `ChatEndpoint` and `TokenSource` describe the arguments."""
 
     client: ChatClient
 

@@ -175,7 +175,7 @@ def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashabl
     """Return a key that identifies a message, independent of how a client writes the message.
 
     The key ignores call ids, the order of keys in arguments, 1.0 versus 1, and null versus missing content. In a
-    policy's turn, it also ignores thoughts, calls that are written as text, and a stop string at the end.
+    policy's turn, the key also ignores thoughts, calls that are written as text, and a stop string at the end.
     """
     text, calls = str(message.get("content") or "").strip(), message.get("tool_calls") or ()
     if message["role"] == "assistant":

@@ -79,7 +79,7 @@ class Session:
         self._tasks: list[asyncio.Task[TurnReply]] = []
         self._turns: dict[str, tuple[_Conversation, Turn]] = {}
         self._histories: dict[str, tuple[_Conversation, int, int]] = {}
-        """For each reply: its conversation, the number of messages up to the reply, and the number of those messages
+        """For each reply, its conversation, the number of messages up to the reply, and the number of those messages
         that a request which continues the reply does not inherit."""
         self._written_ids: set[str] = set()
         """Ids of calls that the policy wrote, as Kimi K2 does; a template may show them with the results."""

@@ -10,7 +10,7 @@
         async def score(self, trajectory):
             return float(self.bought)
 
-An instance lives for one episode. Set `agent_rl.user_sim.user` to the class; `ScriptedUser` here and
+An instance exists for one episode. Set `agent_rl.user_sim.user` to the class; `ScriptedUser` here and
 `agent_rl.agents.users.llm_user.LLMUser` come with the package. If a user raises an error, the trajectory is unscored,
 because the policy is not at fault.
 """

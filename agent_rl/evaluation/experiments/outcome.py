@@ -108,7 +108,7 @@ def solved(trajectory: Trajectory) -> float:
 
 
 def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
-    """Return the agreement of trajectories that score an answer with the ground truth; None without trajectories."""
+    """Return the agreement of trajectories that score an answer with the ground truth, or None if there are none."""
     return _agreement(map(_read_verdict, trajectories))
 
 

@@ -78,7 +78,7 @@ class Machine:
     device_file = cached_property(lambda machine: has_accelerator())
     """Whether there is a device file of an accelerator."""
     glibc = cached_property(lambda machine: platform.libc_ver()[1] if platform.libc_ver()[0] == "glibc" else "")
-    """The version of glibc; empty for another C library."""
+    """The version of glibc, or "" for another C library."""
     cores = cached_property(lambda machine: len(os.sched_getaffinity(0)))
     """Cores that this process may use."""
     memory = cached_property(lambda machine: _available())

@@ -49,7 +49,7 @@ class PanelConfig(EndpointConfig):
     cache: bool = True
     """Whether verdicts are cached, so that a repeated question needs no request."""
     cache_path: str | None = None
-    """File on a local disk that keeps the cached verdicts for other processes and runs; null: memory only."""
+    """File on a local disk that keeps the cached verdicts for other processes and runs; null keeps them in memory."""
     max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
     """Maximum number of characters in a verdict's reason, if the server enforces the schema."""
     template: str | None = None

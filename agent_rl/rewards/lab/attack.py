@@ -3,7 +3,7 @@
 `run_attacks` scores each trajectory with and without the mutation, and compares the two rewards. The lab compares an
 attack that submits several guesses with a policy that submits one of them, in the form with the highest reward: a lucky
 guess is not an exploit, but a higher reward for several guesses at once is an exploit. If a mutated trajectory is
-unscored, or makes a scorer or component raise an error, it has escaped its reward, and is reported as well.
+unscored, or makes a scorer or component raise an error, it has escaped its reward, which is also reported.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def run_attacks(
 
 
 def _outcome(tries: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Summarize the exploits of one attack; None stands for a trajectory that withstood it."""
+    """Summarize the exploits of one attack; None means that a trajectory withstood the attack."""
     exploits = [exploit for exploit in tries if exploit is not None]
     raised = [exploit for exploit in exploits if exploit["error"] is None]
     gains = [exploit["after"] - exploit["before"] for exploit in raised]
@@ -154,9 +154,9 @@ class _Target:
             return error
 
     async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> dict[str, Any] | None:
-        """Return the exploit if a variant is unscored, or if the variants' mean reward rose; else None.
+        """Return the exploit if a variant is unscored, or if the variants' mean reward rose, and None otherwise.
 
-        The exploit's `components` are those that rose, with their values before and after. If a variant is unscored,
+        The exploit's `components` are the components whose values rose, with both values. If a variant is unscored,
         `after` is None and `error` is set. `answer` is the last turn's text if the attack does not change the answer.
         """
         after, error, example = None, None, variants[0]

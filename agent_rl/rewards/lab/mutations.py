@@ -3,7 +3,7 @@
 There are two kinds of attacks. The first kind takes only a trajectory: `padding(trajectory)`. The second kind submits
 several guesses, like a policy that does not know the answer: `boxes(trajectory, guesses)` is called with each rotation
 of the guesses, which include the right answer. An attack of the second kind succeeds if its mean reward is higher than
-that of an answer with a single guess. Attacks return None if they do not apply to a trajectory. Your own attacks are
+the mean reward of a single guess. Attacks return None if they do not apply to a trajectory. Your own attacks are
 functions of either kind:
 
     # my_attacks.py, for agent-rl reward attack ... --attack my_attacks.py:flatter

@@ -68,7 +68,7 @@ class ModelConfig(EndpointConfig):
     """The model's tokenizer: a folder or a name on the Hub. The tokenizer's chat template renders a discriminative
     model's text."""
     weight: float = 1.0
-    """Weight of the model's score; if 0, the score is logged but does not count."""
+    """Weight of the model's score; if 0, the score is logged but does not change the component."""
     hooks: str | None = None
     """`path/to/file.py` or `package.module` that defines `rm_preprocess`, `rm_postprocess`, or both."""
     template: str | None = None

@@ -1,9 +1,9 @@
 r"""Scores multiple choice: 1.0 if the answer contains the right letter, else 0.0.
 
 The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the start of a short text: `B`, `(B)`,
-`B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters does not count. The
-ground truth is a letter, or the index of the choice, starting at 0. If `extra_info["choices"]` lists the choices, the
-text of a choice stands for its letter.
+`B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters is wrong. The ground
+truth is a letter, or the index of the choice, starting at 0. If `extra_info["choices"]` lists the choices, the text of
+a choice stands for its letter.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@ r"""`grade`: finds out which of a problem's tests an untrusted program passes.
     report = await grade(code, {"inputs": ["1 2\n"], "outputs": ["3\n"]})
     report.fraction  # 1.0
 
-Each case runs in a separate process, which gets the program and the case's input. The expected value stays outside: a
-program can forge its output, but a forged answer must still be right. Exiting early, answering twice, or writing into
-another process's stream does not pass a case, because an answer counts only if its process ran to the end.
+Each case runs in a separate process, which gets the program and the case's input. The expected value stays outside the
+program's process, so even a forged answer must be right. Exiting early, answering twice, or writing into another
+process's stream does not pass a case, because an answer counts only if its process ran to the end.
 
 Tests with few possible answers can be passed by guessing, and a policy that was trained on these tests may know their
 answers.
@@ -74,7 +74,7 @@ class GradeReport:
         return self.passed / self.total
 
     def score(self, *, all_or_nothing: bool = False) -> float:
-        """Return `fraction`; with `all_or_nothing`, return 1 if every case passed, else 0."""
+        """Return `fraction`; with `all_or_nothing`, return 1 if every case passed, and 0 otherwise."""
         return float(self.passed == self.total) if all_or_nothing else self.fraction
 
 

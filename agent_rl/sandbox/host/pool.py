@@ -89,7 +89,7 @@ class Pool:
         return best
 
     async def get(self, kind: str, *, alone: bool = False) -> Zygote:
-        """Return a zygote of `kind`, started if necessary; with `alone`, a new zygote that no other program gets yet.
+        """Return a zygote of `kind`, started if necessary, or with `alone` a new zygote that no other program gets yet.
 
         Raises:
             NotRun: the zygote cannot start, or this machine offers no isolation.

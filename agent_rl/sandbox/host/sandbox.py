@@ -98,7 +98,7 @@ class PythonSandbox:
 
     @property
     def report(self) -> IsolationReport | None:
-        """The isolation of this machine; None before the first program or `probe`."""
+        """The isolation of this machine, or None before the first program or `probe`."""
         return self._pool.report if self._pool is not None else None
 
     async def probe(self) -> IsolationReport:

@@ -91,7 +91,7 @@ class Ruleset:
 def _topmost(paths: Sequence[str], scratches: str) -> list[str]:
     """Return, for each path, its topmost ancestor that does not contain `scratches`.
 
-    The null device stays in the list: its rule permits writing, which its directory's rule would not permit.
+    The null device stays in the list, because its rule permits writing, which its directory's rule would not permit.
     """
     topmost: dict[str, None] = {}
     for path in paths:

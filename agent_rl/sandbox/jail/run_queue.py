@@ -1,4 +1,4 @@
-"""Measures how long a process waited for a core; this time does not count as the process's own time."""
+"""Measures how long a process waited for a core; this time is not part of the process's own time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE = 20
 def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:
     """Return a process's seconds on a core, its seconds of waiting for a core, and whether it may be waiting now.
 
-    The kernel counts a wait when it ends. The longest wait of a thread counts, minus the core time of the other
+    The kernel counts a wait when it ends. The result is the longest wait of a thread minus the core time of the other
     threads, so that threads waiting for each other cannot lengthen it. If the kernel counts no waits, all values are 0.
 
     Args:

@@ -3,9 +3,9 @@
 A zygote has one root, which contains a locked file. The kernel releases the lock when the zygote and its children have
 ended, and then `sweep` removes the root.
 
-The measurement includes deleted files that a program still has open or mapped: a walk through its directory does not
-find them, but they use disk space. The kernel shows such files to a parent of the same user or with CAP_SYS_PTRACE.
-Without such a parent, or if they are mapped in another mount namespace, deleted files are not counted.
+The measurement includes deleted files that a program still has open or mapped, because they use disk space although a
+walk through its directory does not find them. The kernel shows such files to a parent of the same user or with
+CAP_SYS_PTRACE. Without such a parent, or if files are mapped in another mount namespace, deleted files are not counted.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class ScratchRoot:
         return path
 
     def give_back(self, path: str) -> None:
-        """Reuse `path` if nothing was created in it, because new directories are expensive; else mark it for removal.
+        """Reuse `path` if nothing was created in it, since new directories are expensive; otherwise mark it for
+        removal.
 
         A used directory would keep its size and the time of its last change.
         """

@@ -55,7 +55,7 @@ def _made(value: Any) -> Any:
 
 
 def is_stand_in(value: Any) -> bool:
-    """Whether `value` stands for a class or an object of the program."""
+    """Whether `value` represents a class or an object of the program."""
     return isinstance(type(value), _StandInType) or type(value) is _StandInType
 
 
@@ -277,7 +277,7 @@ class TestSide(Link):
         return {**message, "local": local}
 
     def _used_s(self) -> float:
-        """Return the program's CPU seconds; 0 while its process is unknown."""
+        """Return the program's CPU seconds, or 0 while its process is unknown."""
         try:
             return time.clock_gettime(~self._pid << 3 | 2) if self._pid > 0 else 0.0  # as in clock_getcpuclockid
         except (OSError, OverflowError):

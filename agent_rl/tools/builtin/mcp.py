@@ -17,7 +17,7 @@
 The server lists its tools once, when the file is loaded. Entries with the same server settings share sessions.
 Characters that a tool's name cannot have become `_`, and the description then contains the server's name. Only tools
 that the server annotates as read-only or idempotent are retried after an infrastructure failure. These annotations do
-not say that answers never change: if you know that they never change, write `reusable: true` next to `config`, and
+not say that answers never change. If you know that they never change, write `reusable: true` next to `config`, and
 equal calls get the earlier result.
 
 With `command` and `session: trajectory` each trajectory has its own process (a Python server: about 70 MiB and 0.7 s of

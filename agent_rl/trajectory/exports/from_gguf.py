@@ -1,7 +1,7 @@
 """`model_from_gguf` converts a llama.cpp GGUF file to a model folder that the trainer and the engine can load.
 
 transformers reads the weights, quantised or not, as float32, and the tokenizer's vocabulary and merges. This module
-reads the special tokens (begin, end, padding, unknown) from the file, because transformers may choose others: for
+reads the special tokens (begin, end, padding, unknown) from the file, because transformers may choose others. For
 SmolLM2, it uses the token that starts a message as the end token.
 """
 

@@ -43,7 +43,7 @@ class Tokens(TypedDict):
     """The conversation of a trajectory as its chat template received it, and its training sequences."""
 
     messages: list[Any]
-    """Messages, in which an image is the part `{"type": "image"}`; empty if there are videos or audio."""
+    """Messages, in which an image is the part `{"type": "image"}`, or no messages if there are videos or audio."""
     tools: list[Any]
     sequences: list[TokenSequence]
 

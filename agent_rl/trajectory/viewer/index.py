@@ -1,8 +1,8 @@
 """`TraceIndex`: a database on disk that finds trajectories by properties and text; the files keep the trajectories.
 
-The index is incremental: `refresh` reads only appended lines, and rereads a file that was replaced or became shorter.
-The index never writes to the files and takes no locks in their folders. Each set of files has a database in the user's
-cache folder, which can be deleted at any time. If that folder cannot be used, a temporary folder is.
+The index is incremental, so `refresh` reads only appended lines, and rereads a file that was replaced or became
+shorter. The index never writes to the files and takes no locks in their folders. Each set of files has a database in
+the user's cache folder, which can be deleted at any time. If that folder cannot be used, a temporary folder is used.
 """
 
 from __future__ import annotations

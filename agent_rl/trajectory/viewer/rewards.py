@@ -1,7 +1,7 @@
 """Splits a trajectory's reward into its parts, and reads its prompt's samples with their advantages.
 
-A part contains a component's value, weight and contribution, and the verdicts of judges. The advantages are those that
-training used, if the trace contains them.
+A part contains a component's value, weight and contribution, and the verdicts of judges. If the trace contains the
+advantages that training used, the page shows these.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class SampleGroup:
 
     @property
     def trained(self) -> bool:
-        """Whether the advantages are the ones that training used."""
+        """Whether training used these advantages."""
         return self.source == TRAINED
 
     def apart(self, record: Mapping[str, Any], name: str) -> float | None:

@@ -1,6 +1,6 @@
 """Small tasks whose trajectories can all be listed, so that a gradient over them can be computed exactly.
 
-A process is the code of one episode: it samples tokens (of two possible ones) in states whose logits are the
+A process is the code of one episode, which samples tokens (of two possible ones) in states whose logits are the
 parameters, reads observations and gives rewards. `enumerate_trajectories` plays a process once per trajectory.
 """
 
@@ -52,7 +52,7 @@ class TabularTrajectory:
         return bool(event)
 
     def observe(self, tokens: int = 1) -> None:
-        """Read an observation, whose tokens are masked; it ends the turn."""
+        """Read an observation, which ends the turn, and whose tokens are masked."""
         self.sequences[-1] += [OBSERVATION] * tokens
 
     def reward(self, value: float, component: str = COMPONENTS[0]) -> None:
@@ -166,7 +166,7 @@ def folded(play: TabularTrajectory) -> None:
 
 
 def two_prompts(play: TabularTrajectory) -> None:
-    """An easy prompt of short answers, and a hard one of long answers; they share a parameter."""
+    """An easy prompt with short answers and a hard prompt with long answers, which share a parameter."""
     if play.prompt == 0:
         return play.reward(float(play.sample("care") or play.sample("easy")))
     for state in ("care", "hard 1", "hard 2", "hard 3"):

@@ -139,7 +139,7 @@ def examine(template: UsedTemplate) -> Iterator[Finding]:
 
 
 def _rewritten(template: UsedTemplate, messages: Sequence[Message]) -> str:
-    """Describe how the next prompt differs from the policy's generated turn; empty if it does not."""
+    """Describe how the next prompt differs from the policy's generated turn, or return "" if it does not."""
     before, later = template.text(messages[:2]), template.text(messages)
     written, ids = before + messages[2]["content"], template.chat.encode(before)
     if not later.startswith(written):

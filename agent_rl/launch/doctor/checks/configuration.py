@@ -35,7 +35,7 @@ def values(case: Case) -> list[ConfigError]:
 
 @check("configuration", needs=Needs.VERL)
 def validation(case: Case) -> Iterator[Finding]:
-    """Verl's own checks of the configuration pass: those before Ray starts, and those of its dataclasses."""
+    """The configuration passes verl's checks, both those before Ray starts and those of its dataclasses."""
     config: Any = case.config.copy()
     OmegaConf.resolve(config)
     if case.checkpoint is not None:  # verl gets the merged model

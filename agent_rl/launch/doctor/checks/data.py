@@ -51,7 +51,7 @@ def files(case: Case) -> Iterator[Finding]:
 
 @check("data", "training steps")
 def row_count(case: Case) -> Iterator[Finding]:
-    """There are enough rows for one step: verl drops an incomplete batch, even if it is the only one."""
+    """There are enough rows for one step, since verl drops an incomplete batch, even if it is the only one."""
     rows, batch = train_rows(case), case.number("data.train_batch_size", 1)
     if rows is None:
         yield skipped("the training rows cannot be counted")
@@ -128,7 +128,7 @@ def train_rows(case: Case) -> int | None:
 
 
 def total_steps(case: Case) -> int:
-    """Return the number of steps of the whole run; 0 if the rows cannot be counted."""
+    """Return the number of steps of the whole run, or 0 if the rows cannot be counted."""
     if steps := case.get("trainer.total_training_steps"):
         return int(steps)
     return (train_rows(case) or 0) // case.number("data.train_batch_size", 1) * case.number("trainer.total_epochs", 1)

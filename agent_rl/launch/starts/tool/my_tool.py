@@ -11,7 +11,7 @@ PRICES = {"apple": 3, "bread": 5, "cheese": 8, "milk": 2}
 
 
 class MyTool(Tool):
-    """Knows prices. An instance lives for one trajectory, so it may store that trajectory's data."""
+    """Knows prices. An instance exists for one trajectory, so it may store that trajectory's data."""
 
     name = "my_tool"
     description = "Returns the price of an item in dollars."

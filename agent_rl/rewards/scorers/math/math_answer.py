@@ -2,8 +2,8 @@ r"""Scores answers for MATH, AIME and similar data sets: 1.0 if the answer is eq
 
     score_math("so \boxed{\frac{2}{4}}", "0.5", {}, strict=True)  # 1.0
 
-`math_strict` is the default for the data sources: only a marked answer counts. `math` also accepts an unmarked answer:
-the text after "the answer is", a whole short text, or the last formula or number of a longer text.
+`math_strict` is the default for the data sources, so only a marked answer counts. `math` also accepts an unmarked
+answer: the text after "the answer is", a whole short text, or the last formula or number of a longer text.
 
 Both scorers parse numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables,
 equations, inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words. Boxes

@@ -58,7 +58,7 @@ class McpServer(ToolConfig):
         return Secrets(word for word in words if len(word) >= _MIN_SECRET).hide(text)
 
     def model_post_init(self, _: object) -> None:
-        """Check the fields against each other, and that all variables are set.
+        """Check that the fields fit together and that all variables are set.
 
         Raises:
             ConfigError: a field is wrong; the error names key, value and remedy.
