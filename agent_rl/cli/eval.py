@@ -161,7 +161,7 @@ def short_name(model: Path) -> str:
 
 
 def _run(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
-    """Run the missing episodes and show the summary, even if one fails."""
+    """Run the missing episodes and show the summary, even if an episode fails."""
     try:
         asyncio.run(run_missing(evaluation, ledger))
     except KeyboardInterrupt:

@@ -33,7 +33,7 @@ def play(
     reward: RewardFunctions = None,
     as_json: Json = False,
 ) -> None:
-    r"""Act in an environment instead of a model, at the terminal.
+    r"""Play an environment yourself at the terminal, instead of a model.
 
     \b
       agent-rl play lockers.py

@@ -43,7 +43,7 @@ def replay_buffer_polling(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.replay_buffer`: poll for finished trajectories more often than every two seconds.
 
     The interval is a constructor argument for which verl has no configuration key; on a laptop, where a step takes one
-    or two seconds, it would double the step's time.
+    or two seconds, verl's value would double the step's time.
     """
     original = module.ReplayBuffer.__init__
 

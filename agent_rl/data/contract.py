@@ -2,7 +2,7 @@
 
     Row.model_validate({"data_source": "openai/gsm8k", "agent_name": "react_agent", ...})
 
-`make_row` builds a row, `check_row` checks one, and `agent_rl.data.storage` stores it. The contract covers only the
+`make_row` builds a row, `check_row` checks a row, and `agent_rl.data.storage` stores rows. The contract covers only the
 form, not whether an agent loop, tool or scorer exists.
 """
 

@@ -34,7 +34,7 @@ class Environment:
     answer: str | None = None
     """The agent's last message without a call, or None before the first such message."""
     done: bool = False
-    """Set it to True in a tool to end the episode after this call."""
+    """Set `done` to True in a tool to end the episode after the call."""
     turn_reward: float = 0.0
     """The sum of the rewards that `reward_turn` added for the current turn."""
 

@@ -148,7 +148,7 @@ class EnvironmentSession:
         return numbers if isinstance(value, Mapping) else numbers[""]
 
     async def close(self) -> None:
-        """Release the thread; a method that hangs keeps it until it returns."""
+        """Release the thread; a hanging method keeps the thread until the method returns."""
         self._thread.close()
 
     async def _note_state(self) -> None:

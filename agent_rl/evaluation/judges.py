@@ -196,7 +196,7 @@ def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
         The numbers that `agent-rl rm eval --json` lists; an undefined number is None. `failed` samples have no reply,
         and all other numbers exclude them. `accuracy` is the share of right verdicts, with its interval: the true
         winner of a pair, or the true score after rounding. `unparsable` is the share of verdicts that could not be
-        read, `consistent` the share of pairs with the same winner in both orders.
+        read, `consistent` is the share of pairs with the same winner in both orders.
     """
     answered = [sample for sample in judged if not sample.failed]
     rates: list[float] = []

@@ -94,7 +94,7 @@ class EvaluationSettings(_Section):
     multi_turn: MultiTurnSettings = MultiTurnSettings()
     """Limits of an episode, with verl's keys; see the table below."""
     agent_rl: AgentRLSettings = AgentRLSettings()
-    """The same section as in training, with the weights of the reward."""
+    """The `agent_rl` section, as in training, with the weights of the reward."""
     reward: VerlRewardSettings = VerlRewardSettings()
     """The keys of verl's `reward` section that apply to an evaluation."""
     api_key_env: str | None = None

@@ -262,7 +262,7 @@ def _environment() -> dict[str, str]:
 
 
 def _security() -> dict[str, str]:
-    """Return the variable that makes Ray's other processes send a token, as the head requires if one is set."""
+    """Return the variable that makes Ray's other processes send a token, which the head requires if a token is set."""
     token = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
     if "RAY_AUTH_MODE" in os.environ or not (token or (Path.home() / ".ray" / "auth_token").is_file()):
         return {}

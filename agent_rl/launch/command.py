@@ -48,7 +48,7 @@ def quoted(value: object) -> str:
 def rewrite(overrides: Sequence[str]) -> list[str]:
     """Return a run's overrides with current keys; changes are printed.
 
-    The launcher calls this first; all later code, including the trainer's process, uses the words unchanged.
+    The launcher calls this function first; all later code, including the trainer's process, uses the words unchanged.
 
     Args:
         overrides: hydra overrides, `key=value`; environment variables from the table of old keys are added.

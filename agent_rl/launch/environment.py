@@ -72,7 +72,7 @@ def cuda_home(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def missing_parts(home: Path) -> list[str]:
-    """Return the parts for compiling and linking kernels that a toolkit lacks."""
+    """Return the parts that a toolkit lacks for compiling and linking kernels."""
     missing = [name for name in PARTS if not (home / name).is_file()]
     if not any((home / name).is_file() for name in TARGET_HEADER):
         missing.append(TARGET_HEADER[0])

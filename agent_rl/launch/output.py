@@ -64,7 +64,7 @@ _VALIDATION = re.compile(r"^val-(?:core|aux)/(.+)/(acc|reward)/mean@\d+$")
 
 
 def step_line(step: int, metrics: Mapping[str, Any], total: int | None = None) -> str:
-    """Summarize a step in one line: reward, accuracy, calls, turns, length, seconds, and validation if any."""
+    """Summarize a step in one line: reward, accuracy, calls, turns, length, seconds, and the validation, if any."""
     fields = [(key, form, metrics.get(key)) for key, form in _FIELDS.items()]
     parts = [written(form, value) for key, form, value in fields if value or (value is not None and key not in _QUIET)]
     for source, values in validations(metrics).items():

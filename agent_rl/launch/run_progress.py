@@ -106,7 +106,7 @@ class RunProgress:
         return [message]
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Store a step's metrics, and drop metrics of later steps, which an earlier start trained and this repeats."""
+        """Store a step's metrics, and drop an earlier start's metrics of later steps, which this start trains again."""
         self.steps = {number: earlier for number, earlier in self.steps.items() if number <= step}
         self._add(step, metrics)
         if REWARD in metrics:

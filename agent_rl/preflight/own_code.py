@@ -200,7 +200,7 @@ class _Trial:
 
 
 def answered(row: Row, answer: str, agent: str) -> Trajectory:
-    """Return an episode of a row that ends at once with this answer."""
+    """Return an episode of a row that ends at once with the given answer."""
     index = (row.get("extra_info") or {}).get("index")
     trajectory = new_trajectory({**row, "raw_prompt": row["prompt"], "index": index, "uid": "trial"}, agent)
     trajectory.stop_reason, trajectory.turns, trajectory.answer = StopReason.ANSWERED, [Turn(text=answer)], answer

@@ -83,7 +83,7 @@ class Completion:
 
 
 class ChatClient:
-    """Sends requests to one endpoint; used as an async context manager, it keeps its connections open.
+    """Sends requests to one endpoint, and keeps connections open if used as an async context manager.
 
     Args:
         config: the endpoint.

@@ -201,7 +201,7 @@ class Remote:
             json: a body to send as JSON.
             content: a body to send unchanged.
             headers: headers in addition to those of the `Remote`.
-            idempotent: whether sending the request twice has the same effect as sending it once. If not, the request is
+            idempotent: whether sending the request twice has the same effect as sending it once. Other requests are
                 retried only if the server cannot have received it, or answers 429 or 503 with Retry-After.
 
         Raises:

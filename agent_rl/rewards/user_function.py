@@ -6,7 +6,7 @@
     def score(data_sources, solution_strs, ground_truths, extra_infos): ...    # a batch: lists with one item each
     async def score(...): ...
 
-Arguments are passed by keyword to parameters with these names. A function with other parameter names is called by
+Arguments are passed by keyword to parameters with the names above. A function with other parameter names is called by
 position: with the answer and the ground truth, with `extra_info` as a third argument, or with verl's four arguments.
 Any other signature is rejected when the configuration is read.
 """
@@ -199,8 +199,8 @@ _VARIABLE = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 def scorer_info(trajectory: Trajectory) -> dict[str, Any]:
     """Build a scorer's `extra_info` from the row's `extra_info` and `reward_model`, and from numbers of the episode.
 
-    The episode's numbers override entries of the row with the same names, unless the agent is unknown. Then the
-    trajectory is a request to a reward service, and its `extra_info` may contain the numbers. `num_turns` counts
+    The episode's numbers override entries of the row with the same names, unless the agent is unknown. In that case,
+    the trajectory is a request to a reward service, and its `extra_info` may contain the numbers. `num_turns` counts
     messages as verl does: the prompt, the policy's turns and the environment's answers. `executed_calls` lists the
     successful calls in order, as `{name, arguments}`. `answer_marked` is true if an agent submitted a final answer;
     otherwise the answer may be the whole response.

@@ -135,7 +135,7 @@ class RewardSettings(Section):
     per_data_source: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Keys of this section that differ for a data source. Shell wildcards are allowed, and the first match applies."""
     max_unscored_share: float = Field(default=0.5, ge=0, le=1)
-    """Share of a step's trajectories that may be unscored. Above this share, the run stops. With 1, it never stops."""
+    """Share of a step's trajectories that may be unscored. The run stops above this share, and never stops with 1."""
     on_error: Literal["stop", "unscored"] = "stop"
     """The effect of an exception in a scorer, a component or `combine`. `stop`: the run stops and shows the line in
     your file. `unscored`: the trajectory gets no score, as after `UnscoredError`, timeouts and failed connections."""

@@ -2,9 +2,9 @@
 
 - `UnscoredError`, a timeout or a failed connection is an outage (`is_outage`). The trajectory is unscored.
 - A `FatalError` stops the run.
-- Any other exception is a bug in the user's code and never reduces the policy's reward. It becomes a `UserCodeError`,
-  with the line of the user's file where it happened. In the middle of an episode, it becomes a `BrokenCallError`: the
-  trajectory is unscored, and `RepeatedBugs` stops the run if the bug happens too often.
+- Any other exception is a bug in the user's code and never reduces the policy's reward. The bug becomes a
+  `UserCodeError` with the line of the user's file, or in the middle of an episode a `BrokenCallError`: the trajectory
+  is unscored, and `RepeatedBugs` stops the run if the bug happens too often.
 """
 
 from __future__ import annotations

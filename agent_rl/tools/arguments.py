@@ -1,7 +1,7 @@
 """Checks a tool's JSON schema once, then coerces and validates the arguments of its calls.
 
 Coercion never loses information: `"3"` becomes 3 where the schema says integer, but `"3.7"` stays text. A value that
-already has an allowed type is never touched.
+already has an allowed type is never changed.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def full_schema(parameters: Any) -> Any:
 
 
 def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Return a copy of a JSON schema with `change` applied to each schema in it, the innermost first."""
+    """Return a copy of a JSON schema with `change` applied to each schema in it, starting with the innermost."""
     if isinstance(schema, list):
         return [rewritten(part, change) for part in schema]
     if not isinstance(schema, Mapping):

@@ -180,7 +180,7 @@ def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> ty
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return a docstring's text before its sections, and each argument's description, in Google's form or reST's."""
+    """Return a docstring's text before its sections, and each argument's description, in Google's or reST's form."""
     text: list[str] = []
     about: dict[str, str] = {}
     section, last = "", ""

@@ -171,7 +171,7 @@ class Score:
     """A total and the components from which it was computed."""
 
     total: float
-    """The sum of weight times value over the components."""
+    """The sum of weights times values over the components."""
     components: dict[str, float] = field(default_factory=dict)
     """The unweighted value of each component, under the same keys for every trajectory."""
     weights: Annotated[dict[str, float], Field(exclude_if=lambda weights: not weights)] = field(

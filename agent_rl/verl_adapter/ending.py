@@ -6,9 +6,9 @@
 - A `stop` file in the run's folder requests the end; `agent-rl train` creates it at Ctrl-C or SIGTERM.
 
 In each case the last complete step is saved, and the command that resumes the run is printed. After an error from
-outside agent_rl nothing is saved, because the trainer's state is unknown. The last step of a stopped run is saved in
-verl's loop, where verl saves, without waiting for a validation. With several updates per step (`mode=separate_async`),
-the weights saved after an error may be a few updates ahead of the step.
+outside agent_rl nothing is saved, because the trainer's state is unknown. verl's loop saves the last step of a stopped
+run at the usual place, without waiting for a validation. With several updates per step (`mode=separate_async`), the
+weights saved after an error may be a few updates ahead of the step.
 """
 
 from __future__ import annotations

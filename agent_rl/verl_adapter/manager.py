@@ -172,7 +172,7 @@ def _fusion(keys: Any) -> FusionServer | None:
 
 
 def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]:
-    """Merge both sets of logged numbers; the custom function may replace `acc`, other names must differ."""
+    """Merge both sets of logged numbers; the custom function may replace `acc`, but all other names must differ."""
     # verl fills a list named `reward` itself: another value with that name would misalign it.
     taken = sorted((own.keys() - {"acc"} | {"reward"}) & logged.keys())
     if taken:

@@ -23,7 +23,7 @@ from agent_rl.verl_adapter.stages import announce
 VERL_VERSION = "0.9.1"
 
 Hook = tuple[str, str | Callable[[ModuleType], None]]
-"""A module and the function to call with it after its import; `file:function` is imported only then."""
+"""A module, and the function to call with it after its import; a `file:function` is imported only then."""
 HOOKS = {
     "verl.experimental.agent_loop": "patches:moved_names",
     "verl.experimental.agent_loop.agent_loop": "loops:install",

@@ -129,7 +129,7 @@ def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:
 
 
 def _report(name: str, problem: str, error: Exception | None = None, *, at_end: bool = False) -> None:
-    """Report a problem once per sink, and a problem at the sink's end once more, also on the terminal."""
+    """Report each sink's first problem, and its first problem at the end, which the terminal shows too."""
     key = f"{name} at the end" if at_end else name
     if key not in _reported:
         _reported.add(key)

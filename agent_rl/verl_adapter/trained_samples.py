@@ -156,7 +156,7 @@ def mean_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def without_lone(batch: Any, config: Any, step: StepSamples) -> tuple[Any, bool]:
     """Remove the samples without a baseline from a batch; also return whether the batch makes no update.
 
-    A batch without any other samples stays as it is, and makes no update.
+    A batch in which no sample has a baseline stays unchanged and makes no update.
     """
     baselines = None
     if config.algorithm.adv_estimator == remax.ESTIMATOR:

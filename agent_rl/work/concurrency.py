@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class OutOfTime(Exception):
-    """A limit of this module was reached; a TimeoutError comes from a tool."""
+    """A limit of this module was reached, whereas a TimeoutError comes from a tool."""
 
 
 class PerLoop(Generic[T]):

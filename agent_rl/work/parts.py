@@ -88,7 +88,7 @@ def _part(first: Path, number: int) -> Path:
 
 @contextmanager
 def _locked(file: io.FileIO) -> Iterator[None]:
-    """Lock the file; a file system without locks (often Lustre) excludes only other processes on this node."""
+    """Lock the file; without locks in the file system (often Lustre), only processes on this node are excluded."""
     with ExitStack() as stack:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,5 +1,5 @@
 """`Store` keeps results by key in an append-only file; `Cache` executes equal calls only once, even at the same time;
-`pieces` stores the finished parts of a long command until all are done, so the same command resumes when interrupted.
+`pieces` stores the finished parts of a long command until all are done, so an interrupted command can resume.
 
 A line of the file is `[key, result]` as JSON. Processes on one machine may append to a file at the same time, and each
 process reads the other processes' lines. A killed process's incomplete line is ignored; if several lines have the same

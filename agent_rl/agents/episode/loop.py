@@ -1,7 +1,7 @@
 """`EpisodeLoop`: runs one row's episode, the same way in training and in evaluation.
 
-The methods of a loop are the parts of an episode. An `Agent` record supplies them as functions, and a user's class may
-override any of them. The caller supplies the policy.
+The methods of a loop are the parts of an episode. An `Agent` record supplies these parts as functions, and a user's
+class may override any method. The caller supplies the policy.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class EpisodeLoop(ABC):
             The trajectory; a trajectory with an `error` must not be scored.
 
         Raises:
-            FatalError: a tool, a hook, the simulated user or the format raised it.
+            FatalError: a tool, a hook, the simulated user or the format raised this error.
             Exception: creating the hooks or the user failed.
         """
         trajectory, limit_s = new_trajectory(row, self.agent), self.settings.budget.tool_timeout_s

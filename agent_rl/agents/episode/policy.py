@@ -119,7 +119,7 @@ class Policy(ABC):
         return self.prompt_tokens + self.response_tokens
 
     def take_notes(self) -> dict[str, Any]:
-        """Return the policy's notes on the last extension, for `Turn.notes`."""
+        """Return the policy's notes on the last call of `extend`, for `Turn.notes`."""
         return {}
 
 

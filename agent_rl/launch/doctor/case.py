@@ -75,7 +75,7 @@ class Case(case.RunCase):
 
     @cached_property
     def model(self) -> ModelFiles:
-        """The trained model; for a checkpoint, which is merged at the start, only its configuration."""
+        """The trained model, or only its configuration for a checkpoint, which is merged at the start."""
         path = self.path(self.get("actor_rollout_ref.model.path", ""))
         return find_model(path if self.checkpoint is None else str(settings_folder(self.checkpoint)))
 

@@ -94,7 +94,7 @@ def parameters_by_shape(config: dict[str, Any]) -> int:
 
 
 def _in_cache(name: str) -> Path | None:
-    """Return the snapshot of a Hub name in the local cache."""
+    """Return the folder of a Hub model's snapshot in the local cache."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 

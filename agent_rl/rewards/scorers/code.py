@@ -1,7 +1,7 @@
 """Scores programs by their tests, in this machine's sandbox (`agent_rl.sandbox.grade`).
 
-The program is the last ```python block of the response, else the last block of any kind, else the whole text. The tests
-are the ground truth or, if that is empty, `extra_info["test_cases"]`. The tests have one of these forms:
+The program is the last ```python block of the response, or else the last block of any kind, or else the whole text. The
+tests are the ground truth or, if that is empty, `extra_info["test_cases"]`. The tests have one of these forms:
 
 - a form of `agent_rl.sandbox.read_cases`, such as the forms of APPS, TACO, CodeContests and LiveCodeBench in verl's
   rows; also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;

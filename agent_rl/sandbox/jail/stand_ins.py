@@ -66,8 +66,8 @@ def _defines(value: Any, special: str) -> bool:
 def _withheld(value: Any, special: str) -> Any:
     """Return the result of a special method whose other operand is plain data, which the program must not see.
 
-    An operator that accepts a foreign object would accept any object, so it fails. An object that the tests did not
-    create never equals plain data, so a wrong value cannot avoid its score with an `__eq__`.
+    An operator that accepts a foreign object would accept any object, so such an operator fails. An object that the
+    tests did not create never equals plain data, so a wrong value cannot avoid its score with an `__eq__`.
     """
     means_it = vars(value)[_MADE] or not (special in ("__eq__", "__ne__") or _answers_stranger(value, special))
     if means_it and _defines(value, special):

@@ -202,6 +202,6 @@ def _runs(mask_T: np.ndarray[Any, Any], before: int) -> list[tuple[int, int, int
 
 
 def _by_turn(turns_T: np.ndarray[Any, Any], values_T: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-    """Return the sum of the values for each turn; values outside of turns count for the last turn."""
+    """Return the sum of the values for each turn; values outside of turns belong to the last turn."""
     sums: np.ndarray[Any, Any] = np.bincount(np.where(turns_T, turns_T, length), values_T, length + 1)[1:]
     return sums

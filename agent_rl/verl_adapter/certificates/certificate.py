@@ -47,8 +47,8 @@ def certify(
 def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, small: bool = False) -> dict[str, Any]:
     """Return a method's certificate.
 
-    `cosine` and `length` compare the mean gradient with the exact one: the worst cosine and the range of lengths over
-    the processes for which the objective is declared. `large_cosine` is the worst cosine in the largest batch.
+    `cosine` and `length` compare the mean gradient with the exact gradient: the worst cosine and the range of lengths
+    over the processes for which the objective is declared. `large_cosine` is the worst cosine in the largest batch.
     `variance` is the gradient's variance per sample, divided by its squared length, relative to the estimator `rloo`
     (geometric mean over the processes). None means not computed. `processes` contains these figures for each process;
     for an estimator in `WHITENED`, their cosine is the cosine of the largest batch.

@@ -147,7 +147,7 @@ def turn_rewards(play: TabularTrajectory) -> None:
 
 
 def shared(play: TabularTrajectory) -> None:
-    """Odd turns share a parameter, and even turns another; stopping after two to four of six turns is success."""
+    """Odd and even turns have separate parameters; stopping after two to four of six turns is success."""
     turns = 1
     while play.sample("odd turn" if turns % 2 else "even turn") and turns < 6:
         play.observe()

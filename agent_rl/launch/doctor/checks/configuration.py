@@ -52,7 +52,7 @@ def validation(case: Case) -> Iterator[Finding]:
 
 @check("configuration", "batches")
 def mini_batches(case: Case) -> Iterator[Finding]:
-    """Trajectories divide evenly among the trainer's processes and into micro-batches; verl asserts this in workers."""
+    """Trajectories divide evenly among the trainer's processes and into micro-batches; verl's workers assert this."""
     own = "actor_rollout_ref"
     mini, batch = case.number(MINI, 1), case.number("data.train_batch_size", 1)
     n = case.number(f"{own}.rollout.n", 1)

@@ -1,4 +1,4 @@
-"""The reward of `my_reward`: whether the answer is right, and a little for being brief."""
+"""The reward of `my_reward`: whether the answer is right, and a small bonus for brevity."""
 
 from __future__ import annotations
 

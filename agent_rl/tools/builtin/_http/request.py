@@ -162,7 +162,7 @@ def build(request: HttpRequest, arguments: Mapping[str, Any]) -> tuple[str, dict
 
 
 def _split_place(argument: str, text: str) -> tuple[str, str]:
-    """Split `query` or `query:name` into place and name on the wire."""
+    """Split `query` or `query:name` into the place and the name in the request."""
     place, _, name = text.partition(":")
     return place, name or argument
 
