@@ -1,7 +1,7 @@
 """Folding: when the context is nearly full, the policy writes notes, and a new conversation continues from them.
 
-When the answer to a turn would leave less than `reserve_tokens` of the context, the episode requests notes instead.
-The next conversation has the same prompt, with those notes and that answer at its end:
+When the answer to a turn would leave less than `reserve_tokens` of the context, the episode requests notes instead. The
+next conversation has the same prompt, with the notes and the answer at its end:
 
     user: <task>                            user: <task>
     assistant: <turn>                             Your notes so far: <notes>

@@ -82,7 +82,7 @@ def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:
         return bounds[1]
     if step.isdigit() and index.count(Query({"file": file, "step": step})):
         return int(step)
-    remedy = "It has no steps" if bounds[0] is None else f"Its steps are from {bounds[0]} to {bounds[1]}"
+    remedy = f"Remove @{step}" if bounds[0] is None else f"Choose a step from {bounds[0]} to {bounds[1]}"
     raise ConfigError(place, f"there is no step {step}", remedy)
 
 

@@ -78,7 +78,7 @@ def show(
     setup, tokenizer, console = _setup(tools, settings, script), _tokenizer(model), Console(highlight=False)
     numbered = list(islice(iterate_rows(str(file)), first, first + n))
     if not numbered:
-        raise ConfigError("--row", f"{file} has no row {first}", "Row numbers start at 0")
+        raise ConfigError("--row", f"{file} has no row {first}", "Pass a smaller number; the first row is 0")
     rows = []
     for place, _, row, changes in numbered:
         agent_name = str(row.get("agent_name") or agent)

@@ -196,7 +196,7 @@ def serve(
     try:
         from agent_rl.rewards.service import server
     except ModuleNotFoundError as error:
-        remedy = "Install the service's packages: pip install 'agent-rl[service]'"
+        remedy = "Run pip install 'agent-rl[service]'"
         raise ConfigError("agent-rl reward serve", f"the module {error.name!r} is not installed", remedy) from error
     server.serve(settings, lambda url: print(f"serving rewards at {url}", flush=True))
 

@@ -104,7 +104,7 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
 def fork_workers(module: ModuleType) -> None:
     """`verl.utils.device`: make Ray start its workers through their node's server, if the launcher has started one.
 
-    verl's `main` first calls `auto_set_device` with its configuration. The shell in which Ray starts a worker replaces
+    verl's `main` first calls `auto_set_device` with its configuration. The shell in which Ray starts a worker expands
     the variable.
     """
     original = module.auto_set_device

@@ -21,7 +21,7 @@ from agent_rl.cpu.switch import is_users_own
 LARGE = 64 << 20
 """A model whose weights have at least this many bytes benefits from several threads."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16")
-"""Instructions, as /proc/cpuinfo lists them, that multiply bfloat16."""
+"""CPU instructions that multiply bfloat16, named as in /proc/cpuinfo."""
 THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
 """Environment variable with the number of threads of training processes, if other processes have fewer."""

@@ -76,7 +76,7 @@ def _is_stand_in(path: str) -> bool:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the variables that a child process needs before its imports; the user's values stay."""
+    """Return the variables that a child process needs before its imports; the user's values stay unchanged."""
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and not _is_stand_in(path)]
     chosen = {name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()}
     return {**chosen, **NO_GPUS, "PYTHONPATH": os.pathsep.join([*paths, *stand_ins()])}

@@ -40,7 +40,7 @@ def generate(name: str, seed: int, count: int) -> Iterator[Raw]:
         from reasoning_gym import create_dataset
         from reasoning_gym.factory import DATASETS
     except ImportError as error:
-        raise ConfigError("--generator", "reasoning-gym is not installed", "pip install reasoning-gym") from error
+        raise ConfigError("--generator", "reasoning-gym is not installed", "Run pip install reasoning-gym") from error
 
     if name not in DATASETS:
         raise ConfigError("--generator", f"there is no generator {name!r}", did_you_mean(name, DATASETS))

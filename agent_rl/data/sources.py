@@ -67,7 +67,7 @@ def from_hub(name: str, config: str | None = None, split: str = "train") -> Iter
     try:
         import datasets
     except ImportError as error:
-        remedy = "pip install datasets, or pass files with --input"
+        remedy = "Run pip install datasets, or pass files with --input"
         raise ConfigError(name, "data sets on the Hub need the datasets package", remedy) from error
 
     try:

@@ -75,7 +75,7 @@ def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Expe
         steps.append(ExpertTurn("", {}, asyncio.run(run())))
         return tuple(steps)
     except UnscoredError as error:  # the error is a bug of the class, with its line, or a timeout
-        raise ConfigError(kind.target, str(error), "The expert must solve every row; correct the method") from error
+        raise ConfigError(kind.target, str(error), "Correct the expert so that it solves every row") from error
 
 
 def require_expert(kind: EnvironmentType) -> None:

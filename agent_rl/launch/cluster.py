@@ -36,8 +36,7 @@ PORT = 6379
 """Port of the head, which is Ray's default."""
 POLL_S = 0.5
 ANY_PORT = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
-"""Options for free ports, as `ray.init` uses: another node on this host or `MASTER_PORT` could use Ray's fixed
-ports."""
+"""Options that choose free ports, since another node on this host or `MASTER_PORT` may use Ray's fixed ports."""
 SILENT_S = 60.0
 """A head counts as gone after this number of seconds without an answer (Ray's limit), or at once if its port is
 closed."""

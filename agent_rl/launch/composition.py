@@ -155,7 +155,7 @@ def _short(error: Exception) -> str:
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """Return plain containers with interpolations resolved; if one cannot be resolved, all stay as they are."""
+    """Return plain containers with interpolations resolved, or with none resolved if an interpolation fails."""
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException:

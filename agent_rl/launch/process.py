@@ -173,7 +173,7 @@ def follow(child: subprocess.Popen[bytes], files: Sequence[Tail], watch: Callabl
 
 
 def begin_child() -> None:
-    """Make a child die with its parent, and let SIGQUIT end it; for `preexec_fn`.
+    """Make a child die with its parent and let SIGQUIT end it, when called as `preexec_fn`.
 
     Background jobs of a shell ignore SIGQUIT, and their children inherit that. SGLang's processes, however, use SIGQUIT
     to tell their server that they have failed; if it were ignored, a run would wait for a dead engine forever.

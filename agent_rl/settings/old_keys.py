@@ -70,7 +70,7 @@ class OldKey:
 
     @property
     def depends(self) -> bool:
-        """Whether the row applies only to a composed configuration: it depends on other keys or changes nothing."""
+        """Whether the row applies only to a composed configuration (it depends on other keys, or changes nothing)."""
         return bool(self.unless or self.only_with) or self.kind == "unread"
 
     def match(self, key: str, text: str) -> str | None:

@@ -85,7 +85,7 @@ class Tool(ABC):
     """Number of retries of an idempotent tool's call, unless its entry sets it, or 0 if the tool itself retries."""
     reusable: ClassVar[bool] = False
     """Whether the same arguments always give the same text, regardless of earlier calls: a pure function, or a search
-    in fixed data. Only then are results reused instead of calling again; the tool's entry can override this."""
+    in fixed data. Results are reused only if this is true; the tool's entry can override the value."""
     in_order: ClassVar[bool] = False
     """Whether the calls in one turn run one after another, in order, if one of them calls this tool."""
     answers: ClassVar[bool] = False

@@ -56,8 +56,8 @@ logger = logging.getLogger(__name__)
 class ToolSession:
     """The tools of one trajectory; use it as an async context manager.
 
-    A tool's instance is created and started at its first call, and closed once when the session ends, however it ends.
-    If a tool cannot start, all its calls in this trajectory return that error, unless the failure was transient and the
+    A tool's instance is created and started at its first call, and closed once when the session ends for any reason. If
+    a tool cannot start, all its calls in this trajectory return that error, unless the failure was transient and the
     tool has retries.
 
     Args:

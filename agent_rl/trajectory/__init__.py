@@ -118,7 +118,7 @@ class ToolResult:
     answer: str | None = None
     """The final answer, if the call ended the episode."""
     queue_seconds: float = 0.0
-    """Number of seconds for which the call waited in a queue or for an equal call's result; `seconds` excludes them."""
+    """Seconds for which the call waited in a queue or for an equal call's result; `seconds` excludes this time."""
     images: Images = field(default_factory=list, compare=False)
     """Images that the policy sees before the text; `metrics` contains the number of images."""
 

@@ -107,7 +107,7 @@ def trainers(module: ModuleType) -> None:
 def empty_batches(queue: Any) -> None:
     """TransferQueue: let `kv_batch_get` accept an empty list of keys, with which it fails otherwise.
 
-    A validation passes such a list after a batch in which every trajectory failed, such as one row with
+    A validation passes an empty list after a batch in which every trajectory failed, such as one row with
     `data.val_batch_size=1`.
     """
     get = queue.kv_batch_get

@@ -63,7 +63,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("why", "nothing"), ("nothing: there is no such file or folder", "Pass a run's folder")),
     (("why", "."), (".: the folder has no readable metrics (there is no such file", "Pass a run's folder")),
     (("compare", "nothing", "run"), ("nothing: there is no such file or folder", "Pass a run's folder")),
-    (("compare", "run@9", "run"), ("run@9: there is no step 9", "It has no steps")),
+    (("compare", "run@9", "run"), ("run@9: there is no step 9", "Remove @9")),
     (("data", "check", "no.parquet"), ("no.parquet: there is no such file", "Known: ")),
     (("data", "check", "raw.jsonl"),
      ("raw.jsonl has no prompt column, only question, answer", "agent-rl data convert raw.jsonl --prompt question")),

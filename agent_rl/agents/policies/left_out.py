@@ -1,8 +1,8 @@
 """Excludes void turns and overlong trajectories from the loss (`agent_rl.mask_void` and `agent_rl.mask_overlong`).
 
-Void turns, which have neither a call nor an answer, are rare and improbable, and their gradients are large: SimpleTIR
-(arXiv 2509.02479) excludes whole trajectories with a void turn. A trajectory that the token budget ended has no known
-outcome, so its reward is noise, which DAPO (arXiv 2503.14476, section 3.4) excludes.
+Void turns, which have neither a call nor an answer, are rare and improbable, and their gradients are large, so
+SimpleTIR (arXiv 2509.02479) excludes whole trajectories with a void turn. A trajectory that the token budget ended has
+no known outcome, so its reward is noise, which DAPO (arXiv 2503.14476, section 3.4) excludes.
 
 The reward of an excluded trajectory stays in the group's baseline, as with TRL's `mask_truncated_completions`, SkyRL's
 `apply_overlong_filtering` and NeMo RL's `overlong_filtering`, which change only the mask.

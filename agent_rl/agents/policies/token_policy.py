@@ -31,7 +31,7 @@ class TrainingSequence(NamedTuple):
     prompt_ids: list[int]
     response_ids: list[int]
     mask: list[int]
-    """For each response token, 1 if it was sampled."""
+    """For each response token, 1 if it was sampled, and 0 otherwise."""
     logprobs: list[float] | None
     """The log-prob of each response token, 0 for tokens that were not sampled; None if log-probs were not requested."""
     images: list[Any]

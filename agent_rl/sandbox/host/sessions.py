@@ -174,7 +174,7 @@ class _Process(Child):
         return Execution(status, *self.take(), exit_code, wall_s, own_s=own_s)
 
     def close(self) -> None:
-        """Kill the process if it has not ended, and close our ends."""
+        """Kill the process if it has not ended, and close this process's ends."""
         self._loop.remove_reader(self.channel)
         super().close()
 

@@ -73,7 +73,7 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         import gguf
     except ImportError as error:
-        raise ConfigError("FILE", "the gguf package is not installed", "pip install gguf") from error
+        raise ConfigError("FILE", "the gguf package is not installed", "Run pip install gguf") from error
     if not file.is_file():
         raise ConfigError("FILE", f"there is no file {file}", "Pass an existing file")
     with open(file, "rb") as stream:

@@ -34,7 +34,7 @@ OPTION = "--estimator"
 
 
 def words() -> list[str]:
-    """Return the words of `algo=`, with the prefix."""
+    """Return the words of `algo=`, including this prefix."""
     return [f"{WORD}{file.stem}" for file in sorted((Path(agent_rl.config.__path__[0]) / "algo").glob("*.yaml"))]
 
 

@@ -60,7 +60,7 @@ def registration(case: Case) -> Finding | None:
     """Verl has loaded agent_rl's plugin; verl silently ignores a plugin that fails."""
     if inspection.is_registered():
         return None
-    return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")
+    return problem("verl imports, but agent_rl could not register with it", "Run python -c 'import verl' to see why")
 
 
 def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
