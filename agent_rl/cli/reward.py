@@ -54,7 +54,7 @@ def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = Fals
     half of data.max_response_length equally; a turn and a call take one second each. A component measured by a model, a
     service or your code appears in the sum by name. For a weight with a schedule, the last value is used.
 
-    --json: for each pattern of data sources (`*`: all others) `formula` and `pays`: for each behaviour, the number, and
+    --json: for each pattern of data sources (`*` means all others), `formula` and `pays`: each behaviour's number, and
     the weights of the components that appear by name.
     """
     from agent_rl.launch.composition import compose

@@ -258,7 +258,7 @@ class TrlSession(EnvironmentSession):
         return {**parts, DIFFERS: self._differs} if parts else {}
 
     def _lists(self) -> dict[str, Any]:
-        """Return the keyword arguments of reward functions: lists of one."""
+        """Return the keyword arguments of reward functions: lists of one item."""
 
         def log(name: str, value: Any) -> None:
             self.trajectory.info.setdefault("logged", {})[name] = plain(f"the value of {name!r}", value)

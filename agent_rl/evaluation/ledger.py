@@ -1,4 +1,4 @@
-"""`Ledger`: the folder of one evaluation, from which the same command resumes after a crash.
+"""`Ledger`: the folder of one evaluation, which lets the same command resume after a crash.
 
 `settings.json` records the settings; `trajectories.jsonl` gets one line per finished episode. If a killed process
 leaves an incomplete line, its episode runs again. If the machine itself crashes, the last lines may be lost.

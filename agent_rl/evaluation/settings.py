@@ -71,7 +71,7 @@ class EvaluationSettings(_Section):
     tools: str | None = None
     """YAML file that lists the tools."""
     model: str
-    """Name of the model at the endpoint; if there is no endpoint, a model folder or a training checkpoint."""
+    """Name of the model at the endpoint, or a model folder or training checkpoint if there is no endpoint."""
     endpoint: str | None = None
     """Address of the server; if null, a server is started for `model`."""
     n: int = Field(default=1, ge=1)

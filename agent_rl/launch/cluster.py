@@ -291,7 +291,7 @@ def _own_address(head: str) -> list[str]:
 
 
 def _number(environ: Mapping[str, str], *names: str) -> int | None:
-    """Return the first of these variables that is set, as a number."""
+    """Return the value of the first of `names` that is set, as a number."""
     for name in names:
         if text := environ.get(name):
             if not text.isdecimal():

@@ -1,7 +1,7 @@
 """Composes a recipe's configuration and rejects keys that verl does not define.
 
-hydra composes it as in the trainer's process, but without importing verl, which would take seconds. verl resolves the
-configuration only in a Ray worker; `resolved` and `problems` do so before.
+hydra composes the configuration as in the trainer's process, but without importing verl, which would take seconds. verl
+resolves the configuration only in a Ray worker; `resolved` and `problems` do so before.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class _Trial(NamedTuple):
 
 
 def is_task(recipe: str) -> bool:
-    """Whether the argument names environments: a Python file, a class in one, or `family:id`, with commas between."""
+    """Whether the argument names environments by `file.py`, `file.py:Class` or `family:id`, separated by commas."""
     files = [each.partition(ADDED)[0].partition(":")[0] for each in recipe.split(",")]
     return all(file.endswith(".py") or file in family_names() for file in files)
 
@@ -60,7 +60,7 @@ def task_recipe(targets: str) -> Path:
     """Write the recipe of one or several environments, and return its folder.
 
     Args:
-        targets: `file.py`, `file.py:Class` or `family:id`; several with commas between train in one run.
+        targets: `file.py`, `file.py:Class` or `family:id`; several, separated by commas, train in one run.
 
     Raises:
         ConfigError: a class, its rows or its reward cannot be used.

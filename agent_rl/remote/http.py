@@ -168,7 +168,7 @@ class Remote:
         """POST `payload` as JSON and return the answer, parsed as JSON.
 
         Raises:
-            RemoteError: `request` raises it, or the status is not 2xx, or the answer is not JSON.
+            RemoteError: `request` raises this error, the status is not 2xx, or the answer is not JSON.
         """
         response = await self.request("POST", url, json=payload, idempotent=idempotent)
         if not response.ok:

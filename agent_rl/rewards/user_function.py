@@ -1,4 +1,4 @@
-"""Calls a user's reward function, which may have any of these signatures.
+"""Calls a user's reward function, which may have any of the signatures below.
 
     def score(solution_str, ground_truth, extra_info): ...                     # the signature of this package's scorers
     def score(data_source, solution_str, ground_truth, extra_info=None): ...   # verl's signature

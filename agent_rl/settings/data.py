@@ -76,8 +76,8 @@ class DataSettings(Section):
     """Share of draws for each `data_source` (shell wildcards are allowed), or a list with one share per file in
     `data.train_files`. A share of 0 draws no rows. If empty, shares are proportional to the numbers of rows."""
     temperature: float | None = Field(default=None, ge=1)
-    """Alternative to `weights` that makes shares proportional to rows^(1/temperature). With 1, they are proportional to
-    the numbers of rows; values above 1 make them more equal."""
+    """Alternative to `weights` that makes shares proportional to rows^(1/temperature). With 1, shares are proportional
+    to the numbers of rows; values above 1 make them more equal."""
     order: Literal["file", "shuffled", "difficulty"] | None = None
     """The order of rows within a pass through a source: as in the files, shuffled by `data.seed`, or by
     `extra_info.difficulty`, with the easiest first. Null means `shuffled`, or `file` if `data.shuffle=false`."""

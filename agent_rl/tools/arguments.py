@@ -172,7 +172,7 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
         arguments: the policy's arguments. The trajectory keeps the arguments, so a tool gets a copy that it may change.
 
     Raises:
-        InvalidArgumentsError: an argument is wrong; the text names it and what was expected.
+        InvalidArgumentsError: an argument is wrong; the text names the argument and the expected value.
     """
     schema: Any = validator.schema
     checked: dict[str, Any] = coerce(schema, copy.deepcopy(arguments))

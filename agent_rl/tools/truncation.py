@@ -27,7 +27,7 @@ class ResultLimit:
     tokenizer: Any = None
     """transformers' tokenizer of the model."""
     side: TruncateSide = "middle"
-    """The part that is cut, as in verl's `tool_response_truncate_side`: `left` keeps the end, `right` the start."""
+    """The part to cut, as in verl's `tool_response_truncate_side`: `left` keeps the end, `right` keeps the start."""
 
     def __post_init__(self) -> None:
         if self.side not in _SIDES:

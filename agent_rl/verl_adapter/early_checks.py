@@ -1,7 +1,7 @@
 """Checks by the trainer and the doctor, before Ray starts, for settings of agent_rl and verl that conflict.
 
 verl calls most reward managers only if the user has a reward function, and it scores with a model on the trainer's GPUs
-after sampling, from prompt and response only. verl does not report this. The `trajectory` manager always gets the whole
+after sampling, from prompt and response only; verl reports neither. The `trajectory` manager always gets the whole
 trajectory (`reward_loop`), but a score that comes after sampling is too late for some algorithms.
 """
 

@@ -131,7 +131,7 @@ class _LogProbs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient_T: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """Return the gradient of the logits: the gradient, times one for the label minus the probabilities."""
+        """Return the logits' gradient: the result's gradient times (1 at the label, else 0, minus the probability)."""
         logits_TV, labels_T, sums_T = ctx.saved_tensors
         result_TV = torch.zeros_like(logits_TV)
         for some in gradient_T.nonzero()[:, 0].split(TOKENS_AT_A_TIME):

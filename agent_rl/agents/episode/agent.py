@@ -2,7 +2,7 @@
 
     AGENT = Agent("terse_agent", format=lambda settings, limits: ReactFormat("Answer in one word."))
 
-Each file in `agent_rl/agents` with such a record defines an agent of the package; `register_agent_loop(Agent(...))`
+Each file in `agent_rl/agents` with an `Agent` record defines an agent of the package; `register_agent_loop(Agent(...))`
 adds an agent from a user's script.
 """
 

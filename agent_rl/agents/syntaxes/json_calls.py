@@ -65,7 +65,7 @@ def llama3_json(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def mistral(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """Parse `[TOOL_CALLS][{"name": "f", "arguments": {"x": 1}}]`, or `[TOOL_CALLS]f[ARGS]{"x": 1}` each (Mistral)."""
+    """Parse Mistral's calls: `[TOOL_CALLS][{"name": "f", "arguments": {"x": 1}}]` or `[TOOL_CALLS]f[ARGS]{"x": 1}`."""
     content, *bodies = text.split(_TOOL_CALLS)
     calls: list[ToolCall] = []
     for raw in bodies:

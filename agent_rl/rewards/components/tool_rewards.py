@@ -15,7 +15,7 @@ class ToolRewardsConfig(ComponentConfig):
     """Selects the step rewards that enter the sum."""
 
     tools: tuple[str, ...] | None = None
-    """Names of tools, with wildcards; null: all tools, and `Turn.notes["reward"]`, which a loop or a hook may set."""
+    """Names of tools, with wildcards. Null means all tools and `Turn.notes["reward"]`, set by a loop or a hook."""
     repeats: bool = False
     """Whether a positive reward counts again for a repeated call; negative rewards always count."""
 

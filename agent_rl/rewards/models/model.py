@@ -82,13 +82,13 @@ class ModelConfig(EndpointConfig):
     request: dict[str, Any] = Field(default_factory=dict)
     """Additional keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
     prompt_length: int | None = Field(default=None, ge=1)
-    """Maximum number of prompt tokens, counted by `tokenizer`; a longer prompt is cut, and logged. null: unlimited."""
+    """Maximum number of prompt tokens, by `tokenizer`; a longer prompt is cut, and logged. Null means unlimited."""
     response_length: int | None = Field(default=None, ge=1)
     """Maximum number of response tokens, by `tokenizer`; a longer response is cut, and logged. Null means unlimited."""
     keep: Keep = "tail"
     """The end of a text that is kept if the text is cut."""
     range: tuple[float, float] | None = None
-    """Bounds of a score, which are mapped to 0 and 1; a score outside them is an error. null: the bounds of the prompt
+    """Bounds of a score, mapped to 0 and 1; a score outside them is an error. Null means the bounds of the prompt
     template's score, else 0 to 10 for a generative model without `rm_postprocess`, else no bounds and no mapping."""
 
     @model_validator(mode="after")

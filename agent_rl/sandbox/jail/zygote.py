@@ -377,7 +377,7 @@ class _Zygote:
             child.due = max(now + _LEAST_S, min(now + left_s / _CORES, child.deadline))
 
     def _note_wait(self, child: _Forked) -> bool:
-        """Extend a child's deadline by its time of waiting for a core; return whether it may be waiting now."""
+        """Extend a child's deadline by the time it waited for a core; return whether it may be waiting now."""
         _, waited_s, is_ready = self._run_queue(child.pid)
         child.waited_s = max(child.waited_s, waited_s - child.waited_before)
         child.deadline = child.began + child.limit_s + child.waited_s

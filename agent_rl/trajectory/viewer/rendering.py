@@ -1,4 +1,4 @@
-"""Loads the Jinja templates of all pages. They escape HTML, and the `visible` filter names control characters."""
+"""Loads the Jinja templates of all pages, which escape HTML; their `visible` filter names control characters."""
 
 from __future__ import annotations
 

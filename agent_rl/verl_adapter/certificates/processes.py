@@ -125,7 +125,7 @@ def enumerate_trajectories(play: Callable[[TabularTrajectory], None], prompt: in
 
 
 def lengths(play: TabularTrajectory) -> None:
-    """Stop, or continue for up to five turns; each turn has a reward, and the outcome depends on their number."""
+    """Stop, or continue for up to five turns; each turn has a reward, and the number of turns affects the outcome."""
     for turn, outcome in enumerate((0.2, 0.6, 0.9, 0.5, 0.1)):
         is_over = not play.sample(f"turn {turn}") or turn == 4
         play.reward(0.3)
