@@ -163,8 +163,8 @@ def _compare(
                 errors[shift] = sum(abs(a - b) for a, b in pairs) / len(pairs) if pairs else math.inf
             best = min(errors, key=lambda shift: (errors[shift], abs(shift)))
             if best and errors[0] > MISALIGNED * errors[best] and len(recorded) > 2:
-                side = "after" if best > 0 else "before"
-                audit.logprobs = f"values fit the tokens one {side} theirs ({errors[best]:.3f} against {errors[0]:.3f})"
+                side = "later" if best > 0 else "earlier"
+                audit.logprobs = f"values fit the tokens one place {side} ({errors[best]:.3f} against {errors[0]:.3f})"
 
 
 def _find_drift(

@@ -122,7 +122,7 @@ def nearest_key(key: str, known: DictConfig) -> str:
     near = near or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
     if near:
         return "Did you mean " + " or ".join(f"'{each}'" for each in near[:3]) + "?"
-    return f"--dry-run prints every key; +{key}=... adds one that verl does not define"
+    return f"See every key with --dry-run, or add a key that verl does not define with +{key}=..."
 
 
 def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:

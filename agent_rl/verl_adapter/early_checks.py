@@ -172,7 +172,7 @@ def reward_manager(case: RunCase) -> ConfigError | None:
     if isinstance(manager_class, type) and issubclass(manager_class, RewardManagerBase):
         return None
     problem = f"{name!r} is not a subclass of verl.experimental.reward_loop.reward_manager.RewardManagerBase"
-    remedy = "Derive it from that; `async def run_single(self, data)` scores one trajectory, and no batch is passed"
+    remedy = "Derive it from that class, and score one trajectory in `async def run_single(self, data)`"
     return ConfigError(key, problem, remedy)
 
 

@@ -106,7 +106,7 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
-        text, remedy = f"not finished after {limit_s:g} seconds", "A server does not answer, or an index is being built"
+        text, remedy = f"not finished after {limit_s:g} seconds", "Check the servers, or wait for an index to be built"
         return [*findings, Finding(check.subject, Status.WARNING, text, remedy, check.group)]
     return findings
 
