@@ -33,7 +33,7 @@ def play(
     reward: RewardFunctions = None,
     as_json: Json = False,
 ) -> None:
-    r"""Play an environment yourself at the terminal, instead of a model.
+    r"""Play an environment at the terminal, instead of a model.
 
     \b
       agent-rl play lockers.py
