@@ -67,7 +67,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("data", "check", "no.parquet"), ("no.parquet: there is no such file", "Known: ")),
     (("data", "check", "raw.jsonl"),
      ("raw.jsonl has no prompt column, only question, answer", "agent-rl data convert raw.jsonl --prompt question")),
-    (("data", "show", "own.parquet", "--row", "7"), ("--row: own.parquet has no row 7", "start at 0")),
+    (("data", "show", "own.parquet", "--row", "7"), ("--row: own.parquet has no row 7", "the first row is 0")),
     (("data", "convert", "raw.jsonl", "--prompt", "qestion"), ("there is no column qestion", "It has question")),
     (("new", "recipe", "run"), ("run: it already exists", "Choose a new folder")),
     (("new", "tool", "my tool"), ("NAME: 'my tool'", "Write it like 'my_tool'")),
