@@ -1,8 +1,8 @@
 """`gateway_agent`: the user's own program talks to the policy through the APIs of OpenAI or Anthropic.
 
-The program runs unchanged, once per episode. It reads the policy's address from `OPENAI_BASE_URL`, its key from
-`OPENAI_API_KEY` (or from Anthropic's variables), and its row from the JSON file `AGENT_RL_ROW_FILE`. Every request is
-answered with the exact tokens that training uses.
+The program runs once per episode and needs no changes. The program reads the policy's address from `OPENAI_BASE_URL`,
+its key from `OPENAI_API_KEY` (or from Anthropic's variables), and its row from the JSON file `AGENT_RL_ROW_FILE`. Every
+request is answered with the exact tokens that training uses.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def run_session(
     If the row has an environment, it begins the prompt and judges the trajectory; the program gets none of its tools.
 
     Raises:
-        FatalError: no program is configured, or the policy or the environment raised it.
+        FatalError: no program is configured, or the policy or the environment raised this error.
     """
     assert isinstance(format, ToolCallFormat)
     world = None if loop.environment is None else EnvironmentUser(loop.environment, None)

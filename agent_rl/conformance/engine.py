@@ -38,7 +38,7 @@ class ScriptedTurn:
 
     text: str
     versions: tuple[int, int] | None = None
-    """First and last version of the weights that sample the turn; None: the engine's version at that time."""
+    """First and last version of the weights that sample the turn; None means the engine's version at that time."""
     number: int = -1
     params: Mapping[str, Any] = field(default_factory=dict)
     token_ids: list[int] = field(default_factory=list)

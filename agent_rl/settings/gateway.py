@@ -19,7 +19,7 @@ class GatewaySettings(Section):
     """Interpreter, from a virtual environment, of a process that imports `function` and runs it in forks. Null means
     that `function` runs in the agent-loop worker."""
     url: str | None = None
-    """HTTP endpoint that runs the agent. It gets a POST request with `row`, `base_url` and `api_key`."""
+    """HTTP endpoint that runs the agent. The endpoint gets a POST request with `row`, `base_url` and `api_key`."""
     models: list[str] = Field(default_factory=list)
     """Names of models whose turns are trained. Requests for other models are answered, but not trained. An empty list
     means the name in the first request of each episode."""

@@ -191,7 +191,7 @@ def test_an_expanded_tool_file_can_be_read(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_recipe_that_is_no_yaml_is_named_and_its_traceback_is_shown_on_demand(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("defaults: [agent, _self_]\ndata:\n  train_files: [a\nb: 1\n")
-    with pytest.raises(ConfigError, match=rf"^{tmp_path}/config\.yaml:4:2: not YAML: "):
+    with pytest.raises(ConfigError, match=rf"^{tmp_path}/config\.yaml:4:2: invalid YAML: "):
         inside("train", str(tmp_path))
     debugged = cli("train", str(tmp_path), "--debug", VERL_PLATFORM="cpu")
     assert debugged.returncode == 1
@@ -202,7 +202,7 @@ def test_a_recipe_that_is_no_yaml_is_named_and_its_traceback_is_shown_on_demand(
         "hydra: {searchpath: [pkg://agent_rl.config, pkg://verl.trainer.config]}\n"
         "defaults: [agent, size: small, _self_]\n"
     )
-    with pytest.raises(ConfigError, match=rf"^{tmp_path}/size/small\.yaml:3:1: not YAML: "):
+    with pytest.raises(ConfigError, match=rf"^{tmp_path}/size/small\.yaml:3:1: invalid YAML: "):
         inside("train", str(tmp_path))
 
 

@@ -224,7 +224,7 @@ def shell(command: list[str], path: Path | None = None) -> subprocess.CompletedP
 def test_run_sh_passes_everything_on() -> None:
     done = shell(["bash", f"{RECIPE}/run.sh", "--dry-run", "trainer.total_epochs=7"])
     assert OmegaConf.create(done.stdout).trainer.total_epochs == 7, done.stderr
-    assert "Several nodes" in shell(["bash", f"{RECIPE}/run.sh", "--help"]).stdout
+    assert "For several nodes" in shell(["bash", f"{RECIPE}/run.sh", "--help"]).stdout
 
 
 @pytest.mark.parametrize(

@@ -59,18 +59,18 @@ async def run_episode(
         messages: the row's prompt.
         budget: the limits of the episode.
         hooks: the user's logic around turns and tools.
-        user: answers the policy's turns that have no tool calls, until the user is done; None: the first such turn is
-            the final answer.
-        trajectory: the result of `agents.episode.loop.new_trajectory`, which the episode fills; None: a new one.
+        user: answers the policy's turns that have no tool calls, until the user is done; if None, the first such turn
+            is the final answer.
+        trajectory: the result of `agents.episode.loop.new_trajectory`, which the episode fills; None means a new one.
 
     Returns:
         The trajectory, with exactly one stop reason. If the infrastructure failed (the engine, a tool that reports it,
-        a prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` describes the cause: the caller
-        must not score it. The same applies to a bug in a tool, a hook or the simulated user, whose traceback is
-        in `info["bug"]`.
+        a prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` describes the cause. The caller
+        must not score this trajectory. The same applies to a bug in a tool, a hook or the simulated user, whose
+        traceback is in `info["bug"]`.
 
     Raises:
-        FatalError: a tool, a hook, the simulated user or the format raised it.
+        FatalError: a tool, a hook, the simulated user or the format raised this error.
     """
     format = format.fresh()
     if trajectory is None:
@@ -140,7 +140,7 @@ class _Episode:
         self.calls = 0
         self.repeats = Repeats() if budget.max_repeats is not None else None
         self.announced: StopReason | None = None
-        """The budget that made the next turn the last; None before the announcement."""
+        """The budget that made the next turn the last, or None before the announcement."""
         policy.reserve = budget.final.reserve_tokens if budget.final else 0
 
     async def turn(self) -> StopReason | None:

@@ -1,8 +1,8 @@
 """Excludes void turns and overlong trajectories from the loss (`agent_rl.mask_void` and `agent_rl.mask_overlong`).
 
-Void turns, which have neither a call nor an answer, are rare and improbable, and their gradients are large: SimpleTIR
-(arXiv 2509.02479) excludes whole trajectories with a void turn. A trajectory that the token budget ended has no known
-outcome, so its reward is noise: DAPO (arXiv 2503.14476, section 3.4) excludes it.
+Void turns, which have neither a call nor an answer, are rare and improbable, and their gradients are large, so
+SimpleTIR (arXiv 2509.02479) excludes whole trajectories with a void turn. A trajectory that the token budget ended has
+no known outcome, so its reward is noise, which DAPO (arXiv 2503.14476, section 3.4) excludes.
 
 The reward of an excluded trajectory stays in the group's baseline, as with TRL's `mask_truncated_completions`, SkyRL's
 `apply_overlong_filtering` and NeMo RL's `overlong_filtering`, which change only the mask.
@@ -48,7 +48,7 @@ def masked_sequences(
 
 
 def _is_void(turn: Turn) -> bool:
-    """Whether a turn has neither a call nor an answer: it could not be read, or the token budget cut it off."""
+    """Whether a turn has neither a call nor an answer, because it is malformed or the token budget cut it off."""
     return turn.malformed is not None or "cut" in turn.notes
 
 

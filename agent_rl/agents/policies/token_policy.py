@@ -31,7 +31,7 @@ class TrainingSequence(NamedTuple):
     prompt_ids: list[int]
     response_ids: list[int]
     mask: list[int]
-    """For each response token, 1 if it was sampled."""
+    """For each response token, 1 if it was sampled, and 0 otherwise."""
     logprobs: list[float] | None
     """The log-prob of each response token, 0 for tokens that were not sampled; None if log-probs were not requested."""
     images: list[Any]
@@ -345,7 +345,7 @@ class TokenPolicy(Policy):
     def _missing_end(self, last: int, ended: bool) -> list[int]:
         """Return the end-of-turn token if the turn lacks this token, because the template's next turn needs it.
 
-        The builder's token has priority: a tokenizer's eos may differ, and a model may stop at several tokens.
+        The builder's token has priority, because a tokenizer's eos may differ, and a model may stop at several tokens.
         """
         end = self._im_end()
         if end is None and ended:

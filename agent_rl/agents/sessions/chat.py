@@ -33,7 +33,7 @@ def chat_request(body: Mapping[str, Any]) -> TurnRequest:
         raise RequestError("n must be 1: every sample of a row is a separate episode")
     for name in REFUSED:
         if body.get(name) not in (None, {"type": "text"}):
-            raise RequestError(f"{name} is not supported: the policy is trained without a grammar")
+            raise RequestError(f"{name} is not supported, because the policy is trained without a grammar")
     stop = body.get("stop") or ()
     choice = body.get("tool_choice") or "auto"
     return TurnRequest(

@@ -38,7 +38,7 @@ def messages_request(body: Mapping[str, Any]) -> TurnRequest:
     """
     choice = (body.get("tool_choice") or {}).get("type", "auto")
     if body.get("output_format") or (body.get("output_config") or {}).get("format"):
-        raise RequestError("structured outputs are not supported: the policy is trained without a grammar")
+        raise RequestError("structured outputs are not supported, because the policy is trained without a grammar")
     system = text_of([block for block in _blocks(body.get("system")) if not text_of([block]).startswith(CHANGES)])
     messages = [{"role": "system", "content": system}] if system else []
     conversation = objects(body.get("messages"), "messages")

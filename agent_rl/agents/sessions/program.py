@@ -156,7 +156,7 @@ def _addresses(base_url: str, key: str) -> dict[str, str]:
 
 
 class FunctionWorker:
-    """A process that has imported a function; it ends with the process that started it.
+    """A process that has imported a function, and that ends with the process that started it.
 
     Args:
         python: the interpreter.

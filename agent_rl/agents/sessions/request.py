@@ -50,7 +50,7 @@ class TurnRequest:
             calls are objects. With `continues`, only the messages after the earlier reply.
         tools: function schemas, `{"type": "function", "function": {...}}`.
         model: the name of the model in the request.
-        max_tokens: maximum number of sampled tokens; None: as many as the episode has left.
+        max_tokens: maximum number of sampled tokens; None means as many as the episode has left.
         stop: strings that end the turn.
         without_tools: whether the turn may not call tools (`tool_choice` none).
         forced: whether the client demands a call, which cannot be enforced.
@@ -175,7 +175,7 @@ def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashabl
     """Return a key that identifies a message, independent of how a client writes the message.
 
     The key ignores call ids, the order of keys in arguments, 1.0 versus 1, and null versus missing content. In a
-    policy's turn, it also ignores thoughts, calls that are written as text, and a stop string at the end.
+    policy's turn, the key also ignores thoughts, calls that are written as text, and a stop string at the end.
     """
     text, calls = str(message.get("content") or "").strip(), message.get("tool_calls") or ()
     if message["role"] == "assistant":

@@ -48,7 +48,7 @@ def responses_request(body: Mapping[str, Any]) -> TurnRequest:
             raise RequestError(f"{name} is not supported: send the conversation as input, or send previous_response_id")
     form = ((body.get("text") or {}).get("format") or {}).get("type", "text")
     if form != "text":
-        raise RequestError(f"text.format {form!r} is not supported: the policy is trained without a grammar")
+        raise RequestError(f"text.format {form!r} is not supported, because the policy is trained without a grammar")
     instructions = body.get("instructions")
     items = body.get("input") or []
     if isinstance(items, str):

@@ -54,8 +54,8 @@ class Session:
         policy: a fresh conversation; `Policy.sibling` creates further conversations with the same model.
         format: the syntax of native calls.
         trajectory: the row's trajectory, which the session fills.
-        max_turns: maximum number of turns; None: no limit.
-        models: names of models whose turns are trained; empty: the name in the first request.
+        max_turns: maximum number of turns; None means no limit.
+        models: names of models whose turns are trained; empty means the name in the first request.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Session:
         self._tasks: list[asyncio.Task[TurnReply]] = []
         self._turns: dict[str, tuple[_Conversation, Turn]] = {}
         self._histories: dict[str, tuple[_Conversation, int, int]] = {}
-        """For each reply: its conversation, the number of messages up to the reply, and the number of those messages
+        """For each reply, its conversation, the number of messages up to the reply, and the number of those messages
         that a request which continues the reply does not inherit."""
         self._written_ids: set[str] = set()
         """Ids of calls that the policy wrote, as Kimi K2 does; a template may show them with the results."""

@@ -27,7 +27,7 @@ def failure(error: BaseException, place: str = "") -> dict[str, str]:
 
     Args:
         error: the exception.
-        place: file and line of the user's code; empty: from the traceback.
+        place: file and line of the user's code; if empty, they come from the traceback.
     """
     frames = traceback.extract_tb(error.__traceback__)
     last = ([frame for frame in frames if not frame.filename.startswith(NOT_THE_USERS)] or frames)[-1]

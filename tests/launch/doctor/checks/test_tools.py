@@ -78,4 +78,4 @@ def test_an_environment_that_begins_differently_is_refused(make_case: MakeCase, 
     finding = only(tools.environments(make_case({"agent_rl.environments": {"lockers": str(file)}})))
     assert finding.status is Status.PROBLEM
     assert "it differs between two calls in self.code" in finding.text
-    assert "draw from self.random" in finding.remedy
+    assert "Draw from self.random" in finding.remedy
