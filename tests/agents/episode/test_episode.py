@@ -210,11 +210,13 @@ def test_state_lives_for_one_episode():
 
 
 @pytest.mark.parametrize("max_seconds", [None, 10])
-def test_infrastructure_failure_of_a_tool_ends_the_episode_and_keeps_what_happened(max_seconds):
+@pytest.mark.parametrize(("fails", "said"), [("unscored", "down"), ("bug", f"failed at {episodes.__file__}:")])
+def test_tool_that_fails_ends_the_episode_unscored_and_keeps_what_happened(max_seconds, fails, said):
     spec, life = probe()
-    trajectory = run([act("x", "probe"), act("unscored", "probe"), ANSWER], spec, max_seconds=max_seconds)
+    trajectory = run([act("x", "probe"), act(fails, "probe"), ANSWER], spec, max_seconds=max_seconds)
     assert trajectory.stop_reason is StopReason.ERROR
-    assert "down" in trajectory.error
+    assert said in trajectory.error
+    assert trajectory.info.get("bug", "").startswith(f"KeyError at {episodes.__file__}:") == (fails == "bug")
     assert len(trajectory.turns) == 2
     assert life == ["start", "close"]
 
@@ -227,45 +229,20 @@ def test_fatal_error_of_a_tool_leaves_the_episode_and_releases_state(max_seconds
     assert life == ["start", "close"]
 
 
-def test_bug_of_a_tool_ends_the_episode_unscored_and_is_named():
-    spec, life = probe()
-    trajectory = run([act("x", "probe"), act("bug", "probe"), ANSWER], spec)
-    assert trajectory.stop_reason is StopReason.ERROR
-    assert f"failed at {episodes.__file__}:" in str(trajectory.error)
-    assert trajectory.info["bug"].startswith(f"KeyError at {episodes.__file__}:")
-    assert len(trajectory.turns) == 2  # what happened before is kept
-    assert life == ["start", "close"]
-
-
 @pytest.mark.parametrize("max_seconds", [None, 30])
-def test_cancelled_episode_stops_its_tool_and_releases_state(max_seconds):
+@pytest.mark.parametrize("hangs", ["tool", "engine"])
+def test_cancelled_episode_stops_what_hangs_and_releases_state(max_seconds, hangs):
     spec, life = probe()
+    policy = Waiting(*([act("hang", "probe")] if hangs == "tool" else []))
 
     async def cancelled():
-        task = asyncio.ensure_future(
-            episode(ScriptedPolicy([act("hang", "probe"), ANSWER]), spec, max_seconds=max_seconds)
-        )
+        task = asyncio.ensure_future(episode(policy, spec, max_seconds=max_seconds))
         await asyncio.sleep(0.1)
-        assert life == ["start"]
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left running"
 
     asyncio.run(cancelled())
-    assert life == ["start", "stopped", "close"]
-
-
-@pytest.mark.parametrize("max_seconds", [None, 30])
-def test_cancelled_episode_cancels_its_generation(max_seconds):
-    policy = Waiting()
-
-    async def cancelled():
-        task = asyncio.ensure_future(episode(policy, max_seconds=max_seconds))
-        await asyncio.sleep(0.02)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
-    assert policy.cancelled
+    assert life == (["start", "stopped", "close"] if hangs == "tool" else [])
+    assert policy.cancelled == (hangs == "engine")

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from agent_rl.agents.episode.policy import Generation, ScriptedPolicy, cut_at_stop
-from agent_rl.errors import EngineError
 
 PROMPT = [{"role": "user", "content": "what is this"}]
 
@@ -31,13 +30,6 @@ def test_texts_are_played_in_order():
     assert generate(policy) == Generation("three", 1, "stop")
     assert [message["content"] for message in policy.messages] == ["what is this", "one two", "go on", "three"]
     assert (policy.prompt_tokens, policy.response_tokens) == (3, 5)
-
-
-def test_script_that_is_used_up_is_an_engine_error():
-    policy = started(["one"])
-    generate(policy)
-    with pytest.raises(EngineError, match="the script has 1 messages"):
-        generate(policy)
 
 
 @pytest.mark.parametrize(
