@@ -77,7 +77,6 @@ def test_one_run_is_its_first_against_its_last_validation(tmp_path: Path) -> Non
     [
         (["before"], "share no row with a scored sample"),
         (["before", "after", "before"], "3 runs or evaluations were given"),
-        (["before@3", "after"], "there is no step 3. It has no steps"),
         (["before", "elsewhere"], "elsewhere: the folder contains no trajectories"),
         (["before", "other"], "share no row with a scored sample"),
     ],
