@@ -113,13 +113,6 @@ def test_a_file_that_was_replaced_or_cut_is_read_anew(run: Path, index: TraceInd
     assert index.count() == 1
 
 
-def test_the_index_is_kept_and_goes_on(run: Path, index: TraceIndex, tmp_path: Path) -> None:
-    again = TraceIndex(find_sources([str(run)]), tmp_path / "cache")
-    assert again.refresh() == 0
-    assert again.count() == 25
-    again.close()
-
-
 def test_a_broken_database_is_made_again(run: Path, index: TraceIndex, tmp_path: Path) -> None:
     index.close()
     for file in index.path.parent.glob(f"{index.path.name}*"):
