@@ -16,7 +16,7 @@ from hydra.errors import InstantiationException
 
 from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError, RepeatedBugs
-from agent_rl.verl_adapter.trained_samples import SampleFate
+from agent_rl.trajectory.selection import SampleFate
 
 ERRORS_PARTITION = "agent_rl_errors"
 """TransferQueue partition with a tag for each failed trajectory, or bug, from the workers for the trainer."""
@@ -49,8 +49,8 @@ class FailedSessions:
                 self._counted.add(key)
                 self._bugs.add(report["bug"], report["error"])
 
-    def take(self) -> list[Mapping[str, Any]]:
-        """Return the tags of training sessions since the last call, and remove them from TransferQueue.
+    def take(self) -> dict[str, Mapping[str, Any]]:
+        """Return the tags of training sessions since the last call by session, and remove them from TransferQueue.
 
         Raises:
             FatalError: for the same reasons as in `see`.
@@ -61,7 +61,7 @@ class FailedSessions:
         if tags:
             self.see(tags)
             tq.kv_clear(keys=list(tags), partition_id=ERRORS_PARTITION)
-        return [each for each in tags.values() if not each["validate"] and not each.get("scored")]
+        return {key: each for key, each in tags.items() if not each["validate"] and not each.get("scored")}
 
     def require_scored(self, scored: int, errors: Sequence[str]) -> None:
         """Stop a run in which the unscored share exceeds the limit.

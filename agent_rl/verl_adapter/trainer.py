@@ -272,8 +272,8 @@ class AgentTrainer(PPOTrainer):
         """Log the reward's components, and the fate of all samples of the step.
 
         Adds `agent/<key>` (mean of the reward manager's reports over the step's trajectories), `agent/unscored` (the
-        training trajectories that failed since the last step), share and size of trained and untrained samples, and
-        ReMax's baselines.
+        training trajectories that failed since the last step), share, size and reward of trained and untrained samples,
+        `agent/bias_*` (`selection_bias`), and ReMax's baselines.
 
         Raises:
             FatalError: a worker reported a fatal error.
@@ -287,7 +287,7 @@ class AgentTrainer(PPOTrainer):
         failed = self.failures.take()
         scored = len(reports) + len(self.samples.left_out)
         metrics.update(self.samples.take_metrics(batch, reports, failed))
-        self.failures.require_scored(scored, [tag["error"] for tag in failed])
+        self.failures.require_scored(scored, [tag["error"] for tag in failed.values()])
         if self.config.algorithm.adv_estimator == remax.ESTIMATOR:
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 
