@@ -42,6 +42,7 @@ ENDS = {
     "an answer after the last call": ([act(), ANSWER], {"max_tool_calls": 1}, "answered", 2),
     "seconds that suffice": ([act(), ANSWER], {"max_seconds": 30}, "answered", 2),
     "a turn that is cut": ([ANSWER], {"max_tokens": 3}, "max_tokens", 1),
+    "a call that is cut": ([act() + "\nThought: more words"], {"max_tokens": 6}, "max_tokens", 1),
     "an observation that does not fit": ([act(), ANSWER], {"max_tokens": len(act().split(" ")) + 2}, "max_tokens", 1),
     "a correction that does not fit": (["hm", ANSWER], {"max_tokens": 5}, "max_tokens", 1),
     "one malformed turn": (["hm"] * 5, {"max_malformed": 1}, "malformed", 1),
@@ -52,7 +53,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("texts", "budget", "reason", "turns"), ENDS.values(), ids=ENDS)
-def test_how_it_ends(texts, budget, reason, turns):
+def test_how_it_ends(texts, budget, reason, turns, request):
     budget = dict(budget)
     policy = ScriptedPolicy(texts, max_tokens=budget.pop("max_tokens", None))
     trajectory = run(policy, **budget)
@@ -61,6 +62,7 @@ def test_how_it_ends(texts, budget, reason, turns):
     assert trajectory.malformed_turns == texts[:turns].count("hm")
     assert trajectory.turns[-1].observation is None or reason == "engine_error"
     assert reason != "max_turns" or trajectory.turns[-1].results == []
+    assert "is cut" not in request.node.name or trajectory.turns[0].calls == []
 
 
 def test_content_in_parts_is_kept_as_text():
@@ -82,15 +84,6 @@ def test_call_after_the_last_allowed_one_is_max_tool_calls(limit):
     assert len(trajectory.turns) == limit + 1
     assert len(trajectory.results) == limit
     assert life == (["start", "close"] if limit else [])
-
-
-def test_cut_turn_is_not_acted_upon():
-    spec, life = probe()
-    text = act("x", "probe") + "\nThought: more words"
-    trajectory = run(ScriptedPolicy([text], max_tokens=6), spec)
-    assert trajectory.stop_reason is StopReason.MAX_TOKENS
-    assert trajectory.turns[0].calls == []
-    assert life == []
 
 
 def test_prompt_that_does_not_fit_is_unscored():

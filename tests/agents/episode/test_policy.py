@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent_rl.agents.episode.policy import Generation, ScriptedPolicy, cut_at_stop
+from agent_rl.agents.episode.policy import ScriptedPolicy, cut_at_stop
 
 PROMPT = [{"role": "user", "content": "what is this"}]
 
@@ -13,23 +13,6 @@ def started(*args, **options):
     policy = ScriptedPolicy(*args, **options)
     asyncio.run(policy.begin(PROMPT, []))
     return policy
-
-
-def generate(policy, stop=()):
-    return asyncio.run(policy.generate(stop))
-
-
-def extend(policy, text):
-    return asyncio.run(policy.extend([{"role": "user", "content": text}]))
-
-
-def test_texts_are_played_in_order():
-    policy = started(["one two", "three"])
-    assert generate(policy) == Generation("one two", 2, "stop")
-    assert extend(policy, "go on")
-    assert generate(policy) == Generation("three", 1, "stop")
-    assert [message["content"] for message in policy.messages] == ["what is this", "one two", "go on", "three"]
-    assert (policy.prompt_tokens, policy.response_tokens) == (3, 5)
 
 
 @pytest.mark.parametrize(

@@ -152,18 +152,6 @@ def test_what_a_database_cannot_keep_is_left_out_or_replaced(run: Path, index: T
     assert index.count(Query({"text": "number 109"})) == 2
 
 
-def test_a_document_is_one_record(tmp_path: Path) -> None:
-    document = {
-        "schema_version": "ATIF-v1.7", "session_id": "s", "agent": {"name": "other"},
-        "steps": [{"source": "user", "message": "Hello?"}, {"source": "agent", "message": "Yes."}],
-    }  # fmt: skip
-    (tmp_path / "one.atif.json").write_text(json.dumps(document, indent=2))
-    index = TraceIndex(find_sources([str(tmp_path)]), tmp_path / "cache")
-    assert index.refresh() == 1
-    assert index.find(Query())[0]["question"] == "Hello?"
-    index.close()
-
-
 def test_two_processes_can_have_the_same_run_open(tmp_path: Path) -> None:
     """A viewer that has nothing new to read does not lock out a report."""
     trace.append(tmp_path / "trace.jsonl", trajectory(0, 0))
