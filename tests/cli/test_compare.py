@@ -77,7 +77,6 @@ def test_one_run_is_its_first_against_its_last_validation(tmp_path: Path) -> Non
     [
         (["before"], "no row has a scored sample in both"),
         (["before", "after", "before"], "3 runs or evaluations were given"),
-        (["before@3", "after"], "there is no step 3. Remove @3"),
         (["before", "elsewhere"], "elsewhere: the folder contains no trajectories"),
         (["before", "other"], "no row has a scored sample in both"),
     ],

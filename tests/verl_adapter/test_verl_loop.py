@@ -14,7 +14,6 @@ from agent_rl.agents.sessions.server import gateway
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.metrics import counted
 from agent_rl.trajectory import StopReason, trace
-from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop
 from tests.agents.server import THINKING, Server, make_loop
 
 ROOT = Path(__file__).parents[2]
@@ -208,14 +207,6 @@ def test_turns_are_limited_by_verls_key(run):
         output, _ = run(*[ACT] * 20, overrides=[CALCULATOR, overrides])
         assert output.extra_fields["trajectory"].stop_reason == "max_turns"
         assert len(output.extra_fields["trajectory"].turns) == turns == output.num_turns / 2
-
-
-def test_loop_without_a_format_says_what_is_missing():
-    class Unfinished(EpisodeAgentLoop):
-        pass
-
-    with pytest.raises(TypeError, match=r"abstract class Unfinished .*format"):
-        Unfinished()
 
 
 def test_a_program_that_crashes_after_a_turn_is_trained_on_and_reported(compose, tokenizer, tmp_path, monkeypatch):

@@ -21,7 +21,6 @@ def tool_file(folder: Path, entry: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        ("{name: calculater}", "Did you mean 'calculator'?"),
         ("{name: search, config: {corpus: /no/such/corpus.jsonl}}", "/no/such/corpus.jsonl"),
         (
             "{name: search, config: {url: 'http://localhost:9/retrieve', api_key_env: NO_SUCH_KEY}}",
