@@ -27,8 +27,6 @@ from agent_rl.tools import ToolSpec
 from agent_rl.tools.declared import declared_functions
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, Trajectory, Turn
 
-TOO_LONG = "context_length_exceeded"
-
 logger = logging.getLogger(__name__)
 
 
@@ -174,7 +172,7 @@ class Session:
             if not await self._fits(conversation, request, new, specs):
                 self.counts["too_long"] += 1
                 self.trajectory.stop_reason = StopReason.MAX_TOKENS
-                raise RequestError("the conversation is longer than the run allows", 400, TOO_LONG)
+                raise RequestError("the conversation is longer than the run allows", 400, "context_length_exceeded")
             prompt_tokens = conversation.policy.context_tokens
             conversation.policy.most = request.max_tokens
             generated = await conversation.policy.generate(request.stop)
@@ -241,7 +239,9 @@ class Session:
             if fits:
                 reply.is_fetched = True
                 turn.observation = "\n".join(str(message["content"]) for message in new)
-                turn.results = _results(turn.calls, new)
+                results = (message for message in new if message["role"] == "tool")
+                pairs = zip(turn.calls, results, strict=False)
+                turn.results = [ToolResult(call.id, call.name, str(result["content"])) for call, result in pairs]
             return fits
         try:
             messages = conversation.policy.as_text(request.messages)
@@ -309,11 +309,3 @@ def _specs(tools: Sequence[dict[str, Any]]) -> list[ToolSpec]:
 
 def _key_of(tools: Sequence[dict[str, Any]]) -> str:
     return json.dumps(tools, sort_keys=True, default=str)
-
-
-def _results(calls: Sequence[ToolCall], messages: Sequence[ChatMessage]) -> list[ToolResult]:
-    """Return the results that the client has sent for a turn's calls."""
-    answers = [message for message in messages if message["role"] == "tool"]
-    return [
-        ToolResult(call.id, call.name, str(message["content"])) for call, message in zip(calls, answers, strict=False)
-    ]

@@ -1,4 +1,4 @@
-"""A function of a file runs in forks of another Python, which has imported the file once."""
+"""A function of a file runs in forks of a process, which has imported the file once."""
 
 from __future__ import annotations
 
@@ -70,18 +70,19 @@ def run_all(settings: GatewaySettings, *codes: str) -> list[ProgramEnd]:
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("name", ["run", "run_async"])
+@pytest.mark.parametrize(("name", "python"), [("run", PYTHON), ("run_async", None)])
 def test_the_file_is_imported_once_and_each_call_is_a_fork(
-    settings: Callable[..., GatewaySettings], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    settings: Callable[..., GatewaySettings], name: str, python: str | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setenv("MY_TOKEN", "hidden")
-    assert run_all(settings(name), "", "") == [ProgramEnd(), ProgramEnd()]
+    assert run_all(settings(name, python=python), "", "") == [ProgramEnd(), ProgramEnd()]
     assert (tmp_path / "imports").read_text() == "x"
     for key in ("0", "1"):
         seen = json.loads((tmp_path / f"{key}.json").read_text())
         assert seen["row"] == {"prompt": [], "extra_info": {"code": ""}}
         assert (seen["base_url"], seen["api_key"], seen["calls"]) == ("http://gateway/v1", key, 1)
-        assert seen["python"] == sys.base_prefix
+        assert seen["python"] == (sys.base_prefix if python else sys.prefix)
         assert (seen["environment"]["OPENAI_BASE_URL"], seen["environment"]["OPENAI_API_KEY"]) == (
             seen["base_url"], key,
         )  # fmt: skip
