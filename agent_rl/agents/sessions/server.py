@@ -64,7 +64,7 @@ APIS = {
 
 
 class _Server(uvicorn.Server):
-    capture_signals = contextlib.nullcontext  # the signals of this process are not the server's
+    capture_signals = contextlib.nullcontext  # type: ignore[assignment]  # the process's signals are not the server's
 
 
 class PortServer:

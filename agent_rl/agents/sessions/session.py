@@ -281,7 +281,8 @@ def read_turn(
     generated: Generation, format: ToolCallFormat, specs: Sequence[ToolSpec], prompt_tokens: int
 ) -> tuple[Turn, TurnReply]:
     """Read a turn; calls that cannot be read stay text, as on other servers."""
-    turn, content, calls = Turn(text=generated.text, tokens=generated.tokens), spoken(generated.text), []
+    turn, content = Turn(text=generated.text, tokens=generated.tokens), spoken(generated.text)
+    calls: list[ToolCall] = []
     try:
         content, calls = format.split(content, specs) if specs else (content, [])
     except MalformedActionError as error:
