@@ -89,8 +89,11 @@ class PortServer:
                 self._app, log_level="warning", access_log=False, lifespan="off", ws="none",
                 timeout_keep_alive=KEEP_OPEN_S,
             )  # fmt: skip
-            self._server = _Server(config)
-            self._task = asyncio.ensure_future(self._server.serve([listener]))
+            self._server = server = _Server(config)
+            self._task = asyncio.ensure_future(server.serve([listener]))
+            self._task.add_done_callback(  # the connections, too, for an event loop that ends without `stop`
+                lambda _: [each.transport.close() for each in server.server_state.connections]
+            )
             self.port = int(listener.getsockname()[1])
 
     async def stop(self) -> None:
