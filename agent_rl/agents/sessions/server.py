@@ -90,10 +90,13 @@ class PortServer:
                 timeout_keep_alive=KEEP_OPEN_S,
             )  # fmt: skip
             self._server = server = _Server(config)
+
+            def drop_connections(_: object) -> None:
+                for connection in server.server_state.connections:
+                    connection.transport.close()
+
             self._task = asyncio.ensure_future(server.serve([listener]))
-            self._task.add_done_callback(  # the connections, too, for an event loop that ends without `stop`
-                lambda _: [each.transport.close() for each in server.server_state.connections]
-            )
+            self._task.add_done_callback(drop_connections)  # for an event loop that ends without `stop`
             self.port = int(listener.getsockname()[1])
 
     async def stop(self) -> None:
