@@ -49,7 +49,6 @@ HELP = """
 Train LLM agents that use tools. Usage: agent-rl COMMAND ...
 
 {commands}
-
   --version, --debug     Print the version; show the traceback of an error.
   --install-completion   Complete commands, recipes and agents in the shell.
 agent-rl COMMAND --help shows more. --json prints a machine-readable result.

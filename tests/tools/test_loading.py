@@ -173,6 +173,7 @@ def test_the_shipped_files_load_without_a_service(name, tmp_path, monkeypatch):
     monkeypatch.setenv("SQL_DATABASES", str(tmp_path))
     (spec,) = load_tools(Path(__file__).parents[2] / "tool_configs" / f"{name}.yaml")
     assert spec.name == {"http": "get_weather", "search_remote": "search"}.get(name, name)
+    assert spec.may_be_repeated is (name not in {"http", "search_remote", "sandbox_fusion"})
     own_limit = spec.config.get("timeout_s")
     assert own_limit is None or spec.timeout_s is None or spec.timeout_s > own_limit
     if name == "python":
