@@ -44,7 +44,10 @@ def evaluate(
     data: Annotated[str | None, typer.Option(help="Parquet file of rows, as for training")] = None,
     endpoint: Endpoint = None,
     loop: Annotated[
-        str | None, typer.Option(help="Name of the agent; default: the agent_name column", autocompletion=agent_names)
+        str | None,
+        typer.Option(
+            "--agent", "--loop", help="Name of the agent; default: the agent_name column", autocompletion=agent_names
+        ),
     ] = None,
     script: Script = None,
     tools: Tools = None,

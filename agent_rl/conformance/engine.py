@@ -112,7 +112,7 @@ class Engine:
         ]
         _ = self.tokenizer  # the tokenizer is loaded before a gateway watches the server's health
         self._server = PortServer(Starlette(routes=routes))
-        await self._server.start()
+        self._server.start()
         self.url = f"http://127.0.0.1:{self._server.port}"
 
     async def stop(self) -> None:
@@ -136,7 +136,7 @@ class Engine:
         output = await self.generate("", prompt_ids=prompt_ids, sampling_params={**body, "stop": turn_request.stop})
         text = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
         turn = Generation(cut_at_stop(text, turn_request.stop), len(output.token_ids), output.stop_reason)
-        specs = declared_functions([tool["function"] for tool in turn_request.tools if not turn_request.without_tools])
+        specs = declared_functions([tool["function"] for tool in turn_request.tools])
         _, reply = read_turn(turn, ToolCallFormat(), specs, len(prompt_ids))
         choice = {**_choice(output), "finish_reason": reply.finish}
         if not body.get("stream"):

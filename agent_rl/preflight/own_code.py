@@ -53,7 +53,7 @@ def simulated_user(case: RunCase) -> None:
 @check("your code", "program", at=("trainer", "doctor"))
 def program(case: RunCase) -> None:
     """The interpreter of `gateway_agent` can import its function."""
-    if case.settings.gateway.python is not None:
+    if case.settings.gateway.function is not None:
         function_worker(case.settings.gateway).close()
 
 

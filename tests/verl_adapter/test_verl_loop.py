@@ -231,7 +231,7 @@ def test_a_program_that_crashes_after_a_turn_is_trained_on_and_reported(compose,
             loop = make_loop(config, Server(tokenizer, "Yes."), tokenizer, name="gateway_agent")
             return await loop.run(SAMPLING, **{**ROW, "agent_name": "gateway_agent"})
         finally:
-            await (await gateway()).stop()
+            await gateway().stop()
 
     output = asyncio.run(inside())
     assert sum(output.response_mask) > 0

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ from agent_rl.tools import ToolSession
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn, plain_reward
 from agent_rl.work.concurrency import OutOfTime, uninterrupted, within
 
-__all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "explain", "run_episode"]
+__all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "recording", "run_episode"]
 
 T = TypeVar("T")
 
@@ -76,7 +77,7 @@ async def run_episode(
     if trajectory is None:
         trajectory = Trajectory([Message.from_chat(message) for message in messages], StopReason.ERROR)
     episode = _Episode(policy, format, tools, budget, hooks, user, trajectory)
-    try:
+    async with recording(trajectory, policy, user):
         prompt = format.prompt(await opened(messages, user), tools.specs)
         trajectory.prompt = [Message.from_chat(message) for message in prompt]
         await policy.begin(prompt, format.template_tools(tools.specs))
@@ -85,19 +86,30 @@ async def run_episode(
         trajectory.stop_reason = reason
         if user is not None:
             trajectory.verdict = plain_reward("the user's verdict", await user.score(trajectory))
+    return trajectory
+
+
+@asynccontextmanager
+async def recording(trajectory: Trajectory, policy: Policy, user: User | None) -> AsyncIterator[None]:
+    """Record the tokens, the time and the error of the episode that the body runs, and finish its user.
+
+    Raises:
+        FatalError: the body raised it.
+    """
+    started = time.monotonic()
+    try:
+        yield
     except FatalError:
         raise
     except Exception as error:  # noqa: BLE001 - the caller gets the error of a hook or user and the earlier turns
-        reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
-        explain(trajectory, error)
+        trajectory.stop_reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
+        _explain(trajectory, error)
     finally:
         if user is not None:
             await uninterrupted(asyncio.ensure_future(user.finish()))
-    trajectory.stop_reason = reason
     trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
     trajectory.longest_tokens = policy.longest_tokens
-    trajectory.seconds, trajectory.ended = time.monotonic() - episode.started, time.time()
-    return trajectory
+    trajectory.seconds, trajectory.ended = time.monotonic() - started, time.time()
 
 
 def _check_rewards(turn: Turn) -> None:
@@ -112,7 +124,7 @@ def _skipped(call: ToolCall, reason: StopReason) -> ToolResult:
     return ToolResult(call.id, call.name, f"Skipped: {_NOT_RUN.get(reason, '')}.", ToolStatus.SKIPPED)
 
 
-def explain(trajectory: Trajectory, error: Exception) -> None:
+def _explain(trajectory: Trajectory, error: Exception) -> None:
     """Record in the trajectory why the trajectory cannot be scored."""
     if not is_outage(error):
         error = BrokenCallError.of("the episode", bug := error)

@@ -10,6 +10,7 @@ The reward of an excluded trajectory stays in the group's baseline, as with TRL'
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Literal
@@ -39,7 +40,7 @@ def masked_sequences(
     """
     void = mask_void != "none" and any(map(_is_void, trajectory.turns))
     if (void and mask_void == "trajectory") or (mask_overlong and trajectory.stop_reason is StopReason.MAX_TOKENS):
-        return [sequence._replace(mask=[0] * len(sequence.mask)) for sequence in sequences]
+        return [sequence._replace(mask=array("b", bytes(len(sequence.mask)))) for sequence in sequences]
     if not void:
         return sequences
     runs = _kept(trajectory.turns)
@@ -61,14 +62,14 @@ def _kept(turns: Sequence[Turn]) -> Iterator[tuple[bool, bool]]:
 
 
 def _masked(sequence: TrainingSequence, runs: Iterator[tuple[bool, bool]]) -> TrainingSequence:
-    mask: list[int] = []
+    mask = array("b")
     images_follow = False
     for sampled, run in groupby(sequence.mask):
         kept = False
         if sampled:
             kept, images = next(runs)
             images_follow = images or (images_follow and not kept)
-        mask += [int(kept)] * len(list(run))
+        mask.extend(kept for _ in run)
     end = len(mask)
     if any(mask) and not images_follow:
         end -= mask[::-1].index(1)
