@@ -111,13 +111,13 @@ CONTENTS = {
             "gateways",
             "certificates",
             "python",
-            "receipts",
             "gpu_node",
         )
     ],
     "More": [
         "docs/symptoms",
         "docs/comparison",
+        "docs/results",
         "docs/glossary",
         "docs/templates",
         "docs/limits",

@@ -45,11 +45,11 @@ def results_page(note: str, table: Any) -> str:
         f"""{note}
 # Results
 
-{runs} training runs with {len(receipts)} receipts, {on_gpus} of them on GPUs. Each line shows the success on held-out rows before and
-after training with 95 % intervals, the seconds of all training steps, and the success of the world's own policies: its
-solver, the best policy without a necessary part (mostly the tool), and one that guesses. The command repeats the run
-and the other seeds ([what a receipt is](guides/recipes.md#receipts), and how much repetitions differ); the recipe's
-README names rows and models that it needs.
+{runs} training runs with {len(receipts)} receipts, {on_gpus} of which are from GPUs. Each line shows the success on
+held-out rows before and after training with 95 % intervals, the seconds of all training steps, and the success of the
+world's own policies: its solver, the best policy without a necessary part (mostly the tool), and one that guesses. The
+command repeats the run and the other seeds ([what a receipt is](guides/recipes.md#receipts), and how much repetitions
+differ); the recipe's README names the rows and models that it needs.
 """,
         table(columns, [row for file, receipt in receipts.items() for row in _runs(file, receipt)]),
         """## Models, hashes and versions

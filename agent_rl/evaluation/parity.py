@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 from pydantic import Field
@@ -175,6 +175,11 @@ class Comparison(NamedTuple):
         count = len(self.differences)
         settings = f"{count} setting{'s' * (count > 1)}, {count - len(self.known)} of them unknown"
         return f"same but for {settings}" if count else "same"
+
+    def plain(self) -> dict[str, Any]:
+        """Return JSON data."""
+        facts = {"run": self.card.run, "numbers": self.card.numbers, "words": self.words, "verdict": self.verdict}
+        return {**facts, "differences": [difference._asdict() for difference in self.differences]}
 
 
 def cards() -> dict[str, Card]:
