@@ -63,10 +63,11 @@ def predict(recipe: str, overrides: Sequence[str], run: str) -> Iterator[Predict
         "steps", str(steps or "unknown"), "the configuration" if steps else "the training rows are not here"
     )
     trajectories = steps * case.number("data.train_batch_size", 1) * samples
-    for card in (each.card for each in compare(recipe, overrides).values() if each.card.hours):
+    rated = [(each.card, hours) for each in compare(recipe, overrides).values() if (hours := each.card.hours)]
+    if not rated:
+        yield Prediction("hours", "unknown", "no published run of this recipe gives its hours")
+    for card, hours in rated:
         published = [float(card.settings[name]) for name in ("steps", "batch", "samples", "gpus")]
-        rate = card.hours * published[3] / (published[0] * published[1] * published[2])
-        value = f"{trajectories * rate / case.world_size:.1f}" if steps else "unknown"
-        yield Prediction(
-            "hours", value, f"GPU-hours per trajectory of: {card.run}, {card.hours:g} h on {card.hardware}"
-        )
+        rate = hours * published[3] / (published[0] * published[1] * published[2])
+        value, basis = f"{trajectories * rate / case.world_size:.1f}", f"{card.run}: {hours:g} h on {card.hardware}"
+        yield Prediction("hours", value if steps else "unknown", f"GPU-hours per trajectory of {basis}")
