@@ -19,6 +19,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import FREE_TO_CHANGE, EvaluationSettings
 from agent_rl.launch.run_folder import versions
 from agent_rl.rewards import extra_info
+from agent_rl.rewards.metrics import component_metrics
 from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.trajectory import Trajectory, trace
 from agent_rl.trajectory.run_files import leaves
@@ -149,8 +150,8 @@ def summarize_trajectory(trajectory: Trajectory) -> Record:
     common = (info["row"], info["sample"], trajectory.data_source)
     if score is None:
         return Record(*common, trajectory.error or "no score", tokens=tokens, seconds=trajectory.seconds)
-    metrics = extra_info(trajectory, score)
-    metrics = {name: value for name, value in metrics.items() if name not in score.components and name != "acc"}
+    omitted = {"acc", *component_metrics(score.components)}
+    metrics = {name: value for name, value in extra_info(trajectory, score).items() if name not in omitted}
     return Record(*common, None, score.total, score.components, metrics, tokens, trajectory.seconds)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.components.correctness import Correctness, Custom
-from agent_rl.rewards.metrics import counted
+from agent_rl.rewards.metrics import component_metrics, counted
 from agent_rl.rewards.source_reward import Measurement, SourceReward
 from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import TERMS, RewardSettings
@@ -201,7 +201,7 @@ def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:
     """
     return {
         **({"acc": score.components["correctness"]} if "correctness" in score.components else {}),
-        **score.components,
+        **component_metrics(score.components),
         **(trajectory.info.get("reward") or {}).get("logged", {}),
         **counted(trajectory),
     }

@@ -5,7 +5,7 @@ Do not rename a metric: users' dashboards depend on the names.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
 from agent_rl.trajectory import LEFT_OUT, Trajectory
@@ -17,6 +17,11 @@ def counted(trajectory: Trajectory) -> dict[str, float]:
     return {name: float(count(trajectory)) for name, (count, _) in metrics.items()} | {
         f"stop_{reason.value}": float(trajectory.stop_reason is reason) for reason in SCORED_STOP_REASONS
     }
+
+
+def component_metrics(components: Mapping[str, float]) -> dict[str, float]:
+    """Return a trajectory's components under the names that are logged: `turns_reward` if another metric is `turns`."""
+    return {f"{name}_reward" if name in COUNTED else name: value for name, value in components.items()}
 
 
 COUNTED: dict[str, tuple[Callable[[Trajectory], float], str]] = {
@@ -51,7 +56,8 @@ OF_THE_GATEWAY: dict[str, tuple[Callable[[Trajectory], float], str]] = {
 OF_THE_REWARD = {
     "acc": "the `correctness` component; missing if answers are not scored",
     "correctness": "the value of the answer, from the scorer or another source of the verdict",
-    "<component>": "the unweighted value of a component: `format`, `efficiency`, `overlong` or your own",
+    "<component>": "the unweighted value of a component: `format`, `efficiency`, `overlong` or your own; a component "
+    "with the name of another metric is logged as `<component>_reward`, for example `turns_reward`",
     "<component>_<number>": "another number that a component logs, such as `raw`, `open` (its gate) or a model's score",
 }
 OF_THE_STEP = {

@@ -111,8 +111,10 @@ def end_warnings(state: RunState) -> list[SymptomWarning]:
 
 
 def components(steps: Sequence[Metrics], configuration: Run) -> list[str]:
-    """Return the names of the measured components in configured order, except built-in components that stayed 0."""
-    curves = {name: series(steps, f"agent/{name}") for name in ("correctness", *TERMS, *_sections(configuration))}
+    """Return the logged names of the components in configured order, except built-in components that stayed 0."""
+    names = ("correctness", *TERMS, *_sections(configuration))
+    logged = [reward if series(steps, f"agent/{(reward := f'{name}_reward')}") else name for name in names]
+    curves = {name: series(steps, f"agent/{name}") for name in logged}
     return [
         name for name, points in curves.items() if any(value for _, value in points) or (points and name not in TERMS)
     ]

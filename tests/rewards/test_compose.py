@@ -188,6 +188,12 @@ def test_a_component_counts_with_its_weight_and_is_logged_under_its_name(probes)
     assert trajectory.info["reward"]["notes"] == {"tone": {"reason": "because"}}
 
 
+def test_a_component_with_the_name_of_a_metric_hides_neither(probes):
+    result = score(_trajectory(), {"components": {"turns": {"kind": probes("Fixed"), "config": {"value": 0.8}}}})
+    info = extra_info(_trajectory(), result)
+    assert (info["turns"], info["turns_reward"]) == (2.0, 0.8)
+
+
 def test_a_closed_gate_saves_the_question_and_the_value(probes):
     tone = {"kind": probes("Fixed"), "gate": "correctness >= 1 and format < 0", "config": {"value": 0.8}}
     right, wrong = _trajectory(), _trajectory(answer="17")
