@@ -49,7 +49,8 @@ def results_page(note: str, table: Any) -> str:
 held-out rows before and after training with 95 % intervals, the seconds of all training steps, and the success of the
 world's own policies: its solver, the best policy without a necessary part (mostly the tool), and one that guesses. The
 command repeats the run and the other seeds ([what a receipt is](guides/recipes.md#receipts), and how much repetitions
-differ); the recipe's README names the rows and models that it needs.
+differ); the recipe's README describes the rows, and names files that the command needs. The model has about 0.1M
+parameters, or is SmolLM2-135M with `size=smollm2`; a cold start teaches it before training.
 """,
         table(columns, [row for file, receipt in receipts.items() for row in _runs(file, receipt)]),
         """## Models, hashes and versions
