@@ -107,7 +107,7 @@ STATED = {
 """The settings that a card states for a recipe, each with the keys that it is about."""
 
 
-class Source(Section):
+class SourcePage(Section):
     """A page that gives facts about a run."""
 
     page: str
@@ -129,7 +129,7 @@ class Card(Section):
     numbers: dict[str, float]
     hardware: str = UNKNOWN
     hours: float | None = None
-    sources: list[Source] = Field(min_length=1)
+    sources: list[SourcePage] = Field(min_length=1)
     settings: dict[str, Value]
     recipes: dict[str, Counterpart] = Field(default_factory=dict)
 
