@@ -67,7 +67,7 @@ def predict(recipe: str, overrides: Sequence[str], run: str) -> Iterator[Predict
     if not rated:
         yield Prediction("hours", "unknown", "no published run of this recipe gives its hours")
     for card, hours in rated:
-        published = [float(card.settings[name]) for name in ("steps", "batch", "samples", "gpus")]
+        published = [float(str(card.settings[name])) for name in ("steps", "batch", "samples", "gpus")]
         rate = hours * published[3] / (published[0] * published[1] * published[2])
         value, basis = f"{trajectories * rate / case.world_size:.1f}", f"{card.run}: {hours:g} h on {card.hardware}"
         yield Prediction("hours", value if steps else "unknown", f"GPU-hours per trajectory of {basis}")
