@@ -81,6 +81,7 @@ CONTENTS = {
             "verifiers",
             "gsm8k_calculator",
             "svamp_calculator",
+            "calculator_agent",
             "math_python",
             "code",
             "text_to_sql",
