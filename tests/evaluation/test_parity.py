@@ -1,6 +1,7 @@
 """Recipes next to published runs: every difference is named, and the verdict says what a figure is worth."""
 
 import json
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
@@ -46,6 +47,14 @@ PLANTED = {
     "environment": ("", UNKNOWN),
 }
 """An override for each setting that equals the card's, and the value that the comparison then shows here."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_gpus() -> Iterator[None]:
+    """The platform that the cards are about."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("VERL_PLATFORM", raising=False)
+        yield
 
 
 @pytest.fixture(scope="module")
