@@ -59,7 +59,8 @@ def _table(runs: Sequence[dict[str, Any]]) -> str:
     lines = [["seed", *COLUMNS], ["---"] * (1 + len(COLUMNS)), *rows]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     steps = runs[0]["steps"]
-    return f"{steps} steps with {', '.join(sorted(versions))}, evaluated at temperature 1:\n\n{table}"
+    names = ", ".join(sorted(versions))
+    return f"Each run takes {steps} steps with {names}, and is evaluated at temperature 1:\n\n{table}"
 
 
 def _range(values: Sequence[float]) -> str:

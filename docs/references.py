@@ -317,7 +317,7 @@ replacements in verl 0.9.1 and agent_rl. `python -m verl.trainer.main_ppo`, `age
 `agent-rl eval` accept old keys in commands and YAML files. A moved key takes effect, and a line reports it:
 
 ```text
-agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: verl moved all rewards under `reward`
+agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: verl moved all reward keys to `reward`
 ```
 
 A line also warns about a current verl key that agent_rl does not read, if its value differs from verl's default. Any

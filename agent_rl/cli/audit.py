@@ -51,7 +51,9 @@ def tokens(
     `token_drift`, `text_drift`), `examples` (each with `template`, `kind`, `text`).
     """
     options = json_object("--template-options", template_options)
-    compute = _compute(model) if model else None
+    from agent_rl.evaluation.model_log_probs import ModelLogProbs
+
+    compute = ModelLogProbs(model) if model else None
     turns = [turn for name in tokenizer for turn in _audited(path, _template(name, options), compute)]
     if out is not None:
         out.write_text("".join(f"{json.dumps(turn)}\n" for turn in turns))
@@ -137,24 +139,3 @@ def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
     from agent_rl.agents.policies.tokenizer import load_tokenizer
 
     return ChatTemplate(load_tokenizer(name, "--tokenizer"), options, Path(name).name)
-
-
-def _compute(folder: str) -> LogProbs:
-    """Return a function that computes the log-probability of every token but the first."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
-    except (OSError, ValueError) as error:
-        problem = f"transformers cannot load {folder!r} ({str(error).splitlines()[0]})"
-        raise ConfigError("--model", problem, "Pass the folder of the model's weights") from None
-
-    def compute(ids: list[int]) -> list[float]:
-        ids_1T = torch.tensor([ids])
-        with torch.no_grad():
-            logits_TV = model(ids_1T).logits[0, :-1].float()
-        log_probs: list[float] = logits_TV.log_softmax(-1).gather(1, ids_1T[0, 1:, None])[:, 0].tolist()
-        return log_probs
-
-    return compute

@@ -1,10 +1,12 @@
-"""The `agent-rl certify algo` command."""
+"""The `agent-rl certify` commands."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +14,7 @@ import typer
 from agent_rl.cli._arguments import Json, print_json
 
 app = typer.Typer(
-    rich_help_panel="check", help="Compare an algorithm's gradient with that of its objective.", no_args_is_help=True
+    rich_help_panel="check", help="Check an algorithm's gradient, or a finished run.", no_args_is_help=True
 )
 
 LINE = "{:<30} {:<20} {:>8} {:>8} {:>13} {:>8}  {}"
@@ -58,6 +60,51 @@ def algo(
     if as_json:
         print_json({"verl": VERL_VERSION, "certificates": certificates})
     raise typer.Exit(any(own["name"] == estimator and own["verdict"].startswith("biased") for own in certificates))
+
+
+@app.command()
+def run(
+    path: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or a dump of another trainer (JSON lines)")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Weights that sampled, to compute log-probs again: folder, or STEP=folder; may be repeated"),
+    ] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="Folder or name of the model; default: the run's model")] = None,
+    algorithm: Annotated[str | None, typer.Option("--algo", help="Value of algo= that trained a dump")] = None,
+    as_json: Json = False,
+) -> None:
+    r"""Certify a finished run: its tokens, masks, log-probs, rewards and advantages, and who was not trained on.
+
+    \b
+      agent-rl certify run outputs/gsm8k_calculator
+      agent-rl certify run dump.jsonl --model 1=models/base --algo grpo
+
+    Each line shows what was checked and with what, and is ok, a problem, or not checked, with the reason. A run in sync
+    mode is compared with its own model and checkpoints. guides/algorithms.md explains the lines and the form of a dump.
+
+    Exit code 1: a line is a problem.
+
+    --json: `ok`, `lines` (each with `check`, `source`, `text`, `status`, `problems`).
+    """
+    os.environ |= {"VERL_PLATFORM": "cpu", "VERL_LOGGING_LEVEL": "WARNING"}
+    warnings.simplefilter("ignore")
+    from agent_rl.evaluation.run_certificate import certify_run
+
+    lines = certify_run(path, tokenizer, dict(map(_weights, model or [])), algorithm)
+    ok = all(line.status != "problem" for line in lines)
+    if as_json:
+        print_json({"ok": ok, "lines": [asdict(line) for line in lines]})
+    else:
+        for line in lines:
+            print(f"{line.status:<12} {line.check:<11} {line.text} [{line.source}]")
+            print(*(f"{'':<24} {problem}\n" for problem in line.problems), sep="", end="")
+    raise typer.Exit(not ok)
+
+
+def _weights(text: str) -> tuple[int, str]:
+    """Split `STEP=folder`; step 0 stands for all other steps."""
+    step, sign, folder = text.partition("=")
+    return (int(step), folder) if sign and step.isdigit() else (0, text)
 
 
 def _line(certificate: Mapping[str, Any]) -> str:

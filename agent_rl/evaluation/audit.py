@@ -48,7 +48,7 @@ class TurnAudit:
 
 
 @dataclass(slots=True)
-class _Stretch:
+class Stretch:
     """The tokens of one sampled turn in one sequence."""
 
     sequence: Mapping[str, Any]
@@ -59,6 +59,7 @@ class _Stretch:
 
     @property
     def ids(self) -> list[int]:
+        """The sampled tokens."""
         return list(self.sequence["response_ids"][self.start : self.end])
 
 
@@ -73,8 +74,8 @@ def audit_trajectory(
         compute: returns the model's log-probability of all tokens of a sequence but the first; None skips this check.
     """
     record = trajectory.info["tokens"]
-    turns = list(_sampled_texts(trajectory))
-    stretches = [stretch for sequence in record["sequences"] for stretch in _stretches(sequence)]
+    turns = list(sampled_texts(trajectory))
+    stretches = [stretch for sequence in record["sequences"] for stretch in stretches_of(sequence)]
     audits = [TurnAudit(number, stretch.end - stretch.start) for number, stretch in enumerate(stretches)]
     if len(stretches) != len(turns):
         problem = f"{len(stretches)} stretches of sampled tokens for {len(turns)} turns"
@@ -92,26 +93,30 @@ def audit_trajectory(
     return audits
 
 
-def _sampled_texts(trajectory: Trajectory) -> Iterator[tuple[str, int]]:
-    """Yield the text and the number of tokens of every turn, and of the notes that the policy wrote for a fold."""
+def sampled_texts(trajectory: Trajectory) -> Iterator[tuple[str, int]]:
+    """Yield the text and the number of tokens of every turn, and of the notes that the policy wrote for a fold.
+
+    Training excludes the turns that no client of the gateway has received.
+    """
     for turn in trajectory.turns:
-        if turn.tokens:
+        if turn.tokens and not turn.notes.get("unfetched"):
             yield turn.text, turn.tokens
         if fold := turn.notes.get("fold"):
             yield fold["notes"], fold["tokens"]
 
 
-def _stretches(sequence: Mapping[str, Any]) -> Iterator[_Stretch]:
+def stretches_of(sequence: Mapping[str, Any]) -> Iterator[Stretch]:
+    """Yield the sampled turns of one training sequence, in order."""
     position = before = 0
     for sampled, group in groupby(sequence["mask"]):
         length = len(list(group))
         if sampled:
-            yield _Stretch(sequence, position, position + length, before)
+            yield Stretch(sequence, position, position + length, before)
             before = position + length
         position += length
 
 
-def _mask_problem(stretch: _Stretch, sampled_text: str, tokens: int, template: ChatTemplate) -> str | None:
+def _mask_problem(stretch: Stretch, sampled_text: str, tokens: int, template: ChatTemplate) -> str | None:
     sequence = stretch.sequence
     if len(sequence["mask"]) != len(sequence["response_ids"]):
         return f"{len(sequence['mask'])} entries for {len(sequence['response_ids'])} tokens"
@@ -124,7 +129,7 @@ def _mask_problem(stretch: _Stretch, sampled_text: str, tokens: int, template: C
     return None
 
 
-def _logprobs_problem(stretch: _Stretch) -> str | None:
+def _logprobs_problem(stretch: Stretch) -> str | None:
     values = stretch.sequence["logprobs"]
     if values is None:
         return None
@@ -142,7 +147,7 @@ def _logprobs_problem(stretch: _Stretch) -> str | None:
 
 def _compare(
     sequences: Sequence[Mapping[str, Any]],
-    stretches: Sequence[_Stretch],
+    stretches: Sequence[Stretch],
     audits: Sequence[TurnAudit],
     compute: Callable[[list[int]], list[float]],
 ) -> None:
@@ -168,7 +173,7 @@ def _compare(
 
 
 def _find_drift(
-    record: Mapping[str, Any], stretches: Sequence[_Stretch], audits: Sequence[TurnAudit], template: ChatTemplate
+    record: Mapping[str, Any], stretches: Sequence[Stretch], audits: Sequence[TurnAudit], template: ChatTemplate
 ) -> None:
     """Compare each turn's context in the last sequence, the only sequence with known messages, with a new rendering."""
     last, tools = record["sequences"][-1], record["tools"]

@@ -63,13 +63,26 @@ OF_THE_REWARD = {
 OF_THE_STEP = {
     "unscored": "unscored trajectories since the last step, which do not enter training; validation is not counted",
     "kept_share": "share of the trajectories since the last step that are used in the update",
+    "masked_share": "share of the trajectories since the last step in whose batch no token is trained "
+    "(`agent_rl.mask_overlong`, `agent_rl.mask_void`); their rewards count in their groups",
     "lost_share": "share of the trajectories since the last step that failed",
+    "ended_share": "share of the trajectories since the last step that were ended early and left out: see "
+    "`agent_rl.run.max_sampling_s`",
     "evicted_share": "share of the trajectories that were scored but left out, because their group has too few scores, "
     "or no greedy answer (ReMax)",
     "filtered_share": "share of trajectories that `algorithm.filter_groups` replaced: equal rewards in the whole group",
     "stale_share": "share of trajectories that were replaced because they were sampled too many steps ago",
     "<fate>_tokens": "mean response tokens, sampled and observed, of trajectories with a fate (`kept`, `lost`, ...)",
     "<fate>_turns": "mean turns of trajectories with a fate (`kept`, `lost`, ...)",
+    "<fate>_reward": "mean reward of trajectories with a fate; `lost` ones have none",
+    "<fate>_prompt_reward": "mean reward of the prompts of trajectories with a fate: low for difficult prompts",
+    "bias_tokens": "mean response tokens of the kept trajectories minus the mean of all trajectories since the last "
+    "step",
+    "bias_turns": "the same for turns",
+    "bias_prompt_reward": "the same for the mean reward of the prompt: positive if difficult prompts are left out",
+    "bias_reward": "the same for the reward; a trajectory without a score counts as its prompt's mean: an estimate",
+    "bias_reward_bound": "the largest possible size of that difference, if the rewards of lost trajectories are within "
+    "the rewards seen in the run",
     "skipped_updates": "updates that were skipped because no token or no group remained for training",
     "greedy_reward": "ReMax: mean reward of the prompts' greedy answers",
     "without_baseline": "ReMax: prompts that were left out because they have no greedy answer",

@@ -338,8 +338,8 @@ SYMPTOMS = (
         _cut_off,
     ),
     Symptom("Trajectories go unscored", "`unscored` is not 0", "a step has unscored trajectories", _unscored),
-    Symptom("Out of memory", "CUDA or host out of memory", "the run failed with such an error", _never),
-    Symptom("Drift", "engine and trainer log-probs differ", f"their mean difference is above {DRIFT:g}", _drift),
+    Symptom("Out of memory", "CUDA or host out of memory", "the run failed with an out-of-memory error", _never),
+    Symptom("Drift", "engine and trainer log-probs differ", f"token probabilities differ by over {DRIFT:g}", _drift),
     Symptom(
         "The GPU is idle",
         "steps are slow",

@@ -27,7 +27,7 @@ from agent_rl.preflight.check import Needs, check, reason, refuse
 from agent_rl.preflight.own_code import function_problems
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.tools import ToolSpec
-from agent_rl.verl_adapter import checkpoints, custom_function, ordering  # noqa: F401 - also for their checks
+from agent_rl.verl_adapter import checkpoints, custom_function, ordering, stragglers  # noqa: F401 - also for their checks
 from agent_rl.verl_adapter.algorithms import maxrl, remax, turns
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.inspection import load_specs
@@ -128,6 +128,19 @@ def turn_baselines(case: RunCase) -> Errors:
     if case.get(values.ESTIMATOR) in (*turns.BY_TURN, maxrl.ESTIMATOR) and case.number(n, 1) < 2:
         problem = f"{case.get(values.ESTIMATOR)!r} compares a prompt's samples, but {n} is 1"
         yield ConfigError(n, problem, f"Set {n}=2 or more, or choose algo=remax or algo=ppo")
+
+
+@check("configuration", at=BOTH)
+def early_end(case: RunCase) -> Errors:
+    """Only a mode that waits for all trajectories of a step ends the last ones early."""
+    share, limit = case.get(stragglers.SHARE, 0), case.get(stragglers.SECONDS)
+    if not 0 <= share < 1:
+        yield ConfigError(
+            stragglers.SHARE, f"{share} is not a share of a step's trajectories", "Set it to 0.02, or to 0"
+        )
+    for key in [key for key, value in ((stragglers.SHARE, share), (stragglers.SECONDS, limit)) if value]:
+        if (mode := case.get("trainer.v1.trainer_mode", "sync")) != "sync":
+            yield ConfigError(key, f"mode={mode} does not wait for slow trajectories", "Remove it, or set mode=sync")
 
 
 @check("configuration", needs=Needs.VERL, at=BOTH)

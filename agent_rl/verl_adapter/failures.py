@@ -16,7 +16,8 @@ from hydra.errors import InstantiationException
 
 from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError, RepeatedBugs
-from agent_rl.verl_adapter.trained_samples import SampleFate
+from agent_rl.trajectory.selection import SampleFate
+from agent_rl.verl_adapter.stragglers import EndedEarlyError
 
 ERRORS_PARTITION = "agent_rl_errors"
 """TransferQueue partition with a tag for each failed trajectory, or bug, from the workers for the trainer."""
@@ -49,8 +50,8 @@ class FailedSessions:
                 self._counted.add(key)
                 self._bugs.add(report["bug"], report["error"])
 
-    def take(self) -> list[Mapping[str, Any]]:
-        """Return the tags of training sessions since the last call, and remove them from TransferQueue.
+    def take(self) -> dict[str, Mapping[str, Any]]:
+        """Return the tags of training sessions since the last call by session, and remove them from TransferQueue.
 
         Raises:
             FatalError: for the same reasons as in `see`.
@@ -61,7 +62,7 @@ class FailedSessions:
         if tags:
             self.see(tags)
             tq.kv_clear(keys=list(tags), partition_id=ERRORS_PARTITION)
-        return [each for each in tags.values() if not each["validate"] and not each.get("scored")]
+        return {key: each for key, each in tags.items() if not each["validate"] and not each.get("scored")}
 
     def require_scored(self, scored: int, errors: Sequence[str]) -> None:
         """Stop a run in which the unscored share exceeds the limit.
@@ -92,7 +93,7 @@ _end: ContextVar[SampleFate] = ContextVar("_end", default=SampleFate("lost"))  #
 """Size of the current task's session so far, in case it fails."""
 
 
-def measure(tokens: float, turns: float) -> None:
+def measure(tokens: float, turns: float | None) -> None:
     """Store the size of the session of the current task, in case it fails later."""
     _end.set(SampleFate("lost", tokens, turns))
 
@@ -101,7 +102,8 @@ def tag(error: BaseException, validate: bool) -> dict[str, Any]:
     """Return the tag that reports the current task's failed session to the trainer."""
     end = _end.get()
     reason = {"error": f"{type(error).__name__}: {_reason(error)}", "fatal": is_fatal(error), "validate": validate}
-    return {**reason, "bug": getattr(error, "bug", ""), "tokens": end.tokens, "turns": end.turns}
+    fate = "ended" if isinstance(error, EndedEarlyError) else "lost"
+    return {**reason, "bug": getattr(error, "bug", ""), "fate": fate, "tokens": end.tokens, "turns": end.turns}
 
 
 async def report_bug(session: str, error: BrokenCallError) -> None:

@@ -10,7 +10,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from agent_rl.errors import FatalError
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
-from agent_rl.verl_adapter.trained_samples import reported, samples
+from agent_rl.verl_adapter.trained_samples import reported, rewards, samples
 
 
 def watched(buffer: Any, trainer: Any) -> Any:
@@ -71,7 +71,11 @@ class AgentReplayBuffer(ReplayBuffer):
         if self.poll is not None:
             self.poll()
         super()._sync_metadata_from_transfer_queue()
-        self.trainer.failures.see(self.partitions.get(ERRORS_PARTITION, {}))
+        failed = self.partitions.get(ERRORS_PARTITION, {})
+        self.trainer.failures.see(failed)
+        if self.is_sampling and (prompts := self.prompt_global_steps["train"]):
+            unscored = sum(tag.get("validate") is False and not tag.get("scored") for tag in failed.values())
+            self.trainer.stragglers.look(len(prompts), list(self.partitions["train"]), unscored)
 
     def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
         """Remove groups as verl does, and count them by reason.
@@ -83,7 +87,9 @@ class AgentReplayBuffer(ReplayBuffer):
         stale, filtered, failed = eviction_reasons[:3]  # they may overlap
         for fate, uids in (("stale", stale), ("filtered", filtered - stale), ("evicted", failed - stale - filtered)):
             tags = {key: tag for key, tag in self.partitions[partition_id].items() if key.split("_")[0] in uids}
-            self.trainer.samples.left_out += samples(fate, tags, reported(tags, partition_id))
+            known = self.trainer.reward_loop_manager.reward_loop_worker_handles is not None  # scored while sampling
+            values = rewards(tags, partition_id) if known else ()
+            self.trainer.samples.left_out += samples(fate, tags, reported(tags, partition_id), values)
         if isinstance(self, ReplayBufferAsync):
             self._failed_in_a_row = 0 if self.finished_keys[partition_id] else self._failed_in_a_row + len(failed)
             if failed and self._failed_in_a_row >= self._hopeless:

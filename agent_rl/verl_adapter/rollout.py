@@ -33,6 +33,7 @@ from agent_rl.verl_adapter.algorithms.turns import REWARDS
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, is_fatal, tag
 from agent_rl.verl_adapter.manager import TRAJECTORY, TrajectoryRewardManager
 from agent_rl.verl_adapter.reward_loop import AgentRewardLoopWorker
+from agent_rl.verl_adapter.stragglers import EndedEarlyError
 from agent_rl.verl_adapter.trained_samples import is_usable
 from agent_rl.verl_adapter.verl_loop import whole_row
 
@@ -62,6 +63,8 @@ class AgentLoopWorker(_VerlsWorker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._unended: set[asyncio.Task[Any]] = set()  # training sessions, except greedy ones
+        self._ended_early: set[asyncio.Task[Any]] = set()
         if self.reward_loop_worker_handles is not None and not self.reward_loop_worker_handles:
             here = SimpleNamespace(remote=AgentRewardLoopWorker(self.config).compute_score)  # like a Ray actor
             self.reward_loop_worker_handles = [SimpleNamespace(compute_score=here)]
@@ -69,6 +72,12 @@ class AgentLoopWorker(_VerlsWorker):
     @cached_property
     def _manager(self) -> type[Any]:
         return resolve_reward_manager_cls(self.config)
+
+    def end_sessions(self) -> None:
+        """Cancel the training sessions that have not ended; the trainer calls it (`Stragglers`)."""
+        for session in self._unended:
+            session.cancel(str(EndedEarlyError()))
+        self._ended_early |= self._unended
 
     async def _run_prompt(self, prompt: dict[str, Any], sampling_params: Any, trajectory: Any, **kwargs: Any) -> None:
         rollout = self.config.actor_rollout_ref.rollout
@@ -83,21 +92,32 @@ class AgentLoopWorker(_VerlsWorker):
         """Run a session; the last one of a prompt that cannot be trained on raises the first failure."""
         prompt, session = _prompt.get(), kwargs["session_id"]
         agent_name = agent_name or self.config.actor_rollout_ref.rollout.agent.default_agent_loop
+        task = asyncio.current_task()
+        assert task is not None
+        if not (trajectory["validate"] or self._is_greedy(session)):
+            self._unended.add(task)
         prompt.group.join()
         try:
             await super()._run_agent_loop(sampling_params, trajectory, agent_name=agent_name, **kwargs)
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, asyncio.CancelledError) as failure:
+            error = EndedEarlyError() if task in self._ended_early else failure
             key, report = f"{kwargs['uid']}_{session}", tag(error, bool(trajectory["validate"]))
             await tq.async_kv_put(key=key, partition_id=ERRORS_PARTITION, tag=report)
             prompt.failed[session] = error
             if trajectory["validate"] or is_fatal(error):
                 raise
-            logger.exception("A session of the prompt %s failed", kwargs["uid"])
+            logger.warning("A session of the prompt %s failed", kwargs["uid"], exc_info=error)
         finally:
             prompt.ended += 1
+            self._unended.discard(task)
+            self._ended_early.discard(task)
         is_last = prompt.ended == prompt.group.number and not trajectory["validate"]
         if is_last and prompt.failed and not is_usable(prompt.failed, prompt.group.number, self.config):
             raise next(iter(prompt.failed.values()))  # verl then marks the prompt as failed
+
+    def _is_greedy(self, session: int) -> bool:
+        """Whether a training session is a greedy one, which ReMax needs."""
+        return bool(self.config.algorithm.adv_estimator == remax.ESTIMATOR and session == remax.GREEDY_SESSION)
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
         """Score the last output of a loop; verl's loops produce no trajectory."""
@@ -114,6 +134,7 @@ class AgentLoopWorker(_VerlsWorker):
         """Score and store a loop's output; raise if it is empty, which verl would not notice."""
         if isinstance(output, list) and not output:
             raise UnscoredError("the agent loop returned no training sequence")
+        self._unended.discard(asyncio.current_task())  # its score and its sequences are written as a whole
         await super()._agent_loop_postprocess(output, validate, **kwargs)
 
 
@@ -172,13 +193,13 @@ class ReMaxAgentLoopWorker(AgentLoopWorker):
         await super()._run_prompt(prompt, sampling_params, trajectory, **kwargs)
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: Any, **kwargs: Any) -> Any:
-        if _is_greedy(trajectory["validate"], kwargs):
+        if not trajectory["validate"] and self._is_greedy(kwargs["session_id"]):
             sampling_params = dict(sampling_params)
             apply_greedy_sampling_params(sampling_params)
         return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
-        if not _is_greedy(validate, kwargs):
+        if validate or not self._is_greedy(kwargs["session_id"]):
             await super()._agent_loop_postprocess(output, validate, **kwargs)
             return
         outputs = output if isinstance(output, list) else [output]
@@ -190,7 +211,3 @@ class ReMaxAgentLoopManager(AgentLoopManager):
     """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class` in `algo=remax`."""
 
     worker = ReMaxAgentLoopWorker
-
-
-def _is_greedy(validate: bool, session: dict[str, Any]) -> bool:
-    return not validate and session["session_id"] == remax.GREEDY_SESSION

@@ -2,8 +2,8 @@
 
 A failed session has written nothing, and training uses its group without it. A group's only sample has no baseline, and
 would shift the normalisation of other samples, so it is left out. Long episodes fail more often than short ones, so the
-sizes of lost samples are logged next to those of kept samples. `keep_batch` writes the rows of each update and their
-advantages next to the trace; verl keeps no record of them.
+kept samples are compared with all samples (`agent_rl.trajectory.selection`). `keep_batch` writes the rows of each
+update and their advantages next to the trace; verl keeps no record of them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from agent_rl.settings.episode import TraceSettings
+from agent_rl.trajectory import LEFT_OUT
+from agent_rl.trajectory.selection import SampleFate, fate_means, selection_bias
 from agent_rl.trajectory.trace import TraceWriter, TrainedBatch
 from agent_rl.verl_adapter.algorithms import maxrl, remax
 
@@ -25,15 +27,6 @@ GROUPWISE = (
 """Estimators other than grpo that compute one advantage per sample from the rewards of its group."""
 WITHOUT_GROUP = ("gae", "reinforce_plus_plus", "remax", remax.ESTIMATOR)
 """Estimators whose baseline is not the group's."""
-FATES = ("kept", "lost", "evicted", "filtered", "stale")
-
-
-class SampleFate(NamedTuple):
-    """The fate of a trajectory, its response tokens and its turns; None: unknown."""
-
-    fate: str
-    tokens: float | None = None
-    turns: float | None = None
 
 
 def fewest(config: Any) -> int:
@@ -75,32 +68,27 @@ def lone(keys: Sequence[str], at_least: int, baselines: Collection[str] | None =
 
 
 def samples(
-    fate: str, tags: Mapping[str, Mapping[str, Any]], reported: Sequence[Mapping[str, Any]]
+    fate: str,
+    tags: Mapping[str, Mapping[str, Any]],
+    reported: Sequence[Mapping[str, Any]],
+    rewards: Sequence[float | None] = (),
 ) -> list[SampleFate]:
-    """Return the trajectories that verl's rows belong to.
+    """Return the trajectories that verl's rows belong to; kept trajectories without a trained token are `masked`.
 
     Args:
         fate: one of `FATES`.
         tags: by key, with `response_len`.
         reported: the reward manager's report on each trajectory, in the order of `finals`.
+        rewards: the reward of each trajectory in the same order; empty: unknown.
     """
     tokens = Counter[str]()
     for key, tag in tags.items():
         tokens[session_of(key)] += tag["response_len"]
-    sessions = final_rows(list(tags))
-    return [SampleFate(fate, tokens[name], info.get("turns")) for name, info in zip(sessions, reported, strict=True)]
-
-
-def share_metrics(samples: Sequence[SampleFate]) -> dict[str, float]:
-    """Return the share of the samples with each fate, and the means of their known tokens and turns."""
-    metrics = {}
-    for fate in FATES:
-        own = [sample for sample in samples if sample.fate == fate]
-        metrics[f"{fate}_share"] = len(own) / max(1, len(samples))
-        for name in ("tokens", "turns"):
-            if values := [value for sample in own if (value := getattr(sample, name)) is not None]:
-                metrics[f"{fate}_{name}"] = fmean(values)
-    return metrics
+    made = []
+    for name, info, reward in zip(final_rows(list(tags)), reported, rewards or [None] * len(reported), strict=True):
+        own = "masked" if fate == "kept" and info.get(LEFT_OUT) else fate
+        made.append(SampleFate(own, tokens[name], info.get("turns"), name.rpartition("_")[0], reward))
+    return made
 
 
 @dataclass
@@ -109,26 +97,35 @@ class StepSamples:
 
     Attributes:
         left_out: the samples with a score.
+        limits: the lowest and the highest reward of the run.
         counts: `skipped_updates`, and `without_baseline` (prompts).
     """
 
     left_out: list[SampleFate] = field(default_factory=list)
+    limits: tuple[float, float] | None = None
     counts: Counter[str] = field(default_factory=Counter)
 
     def take_metrics(
-        self, batch: Any, reports: Sequence[Mapping[str, Any]], failed: Sequence[Mapping[str, Any]]
+        self, batch: Any, reports: Sequence[Mapping[str, Any]], failed: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, float]:
         """Return the metrics of a step's samples, and reset the counts.
 
         Args:
             batch: the step's batch.
             reports: the reports on its trajectories.
-            failed: the tags of the sessions without a score.
+            failed: the tags of the sessions without a score, by session.
         """
         tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")}
-        lost = [SampleFate("lost", tag["tokens"], tag["turns"]) for tag in failed]
-        shares = share_metrics([*samples("kept", tags, reports), *lost, *self.left_out])
-        numbers = {"unscored": len(failed), "skipped_updates": 0, **self.counts, **shares}
+        lost = [
+            SampleFate(tag["fate"], tag["tokens"], tag["turns"], key.rpartition("_")[0]) for key, tag in failed.items()
+        ]
+        every = [*samples("kept", tags, reports, rewards(tags, batch.partition_id)), *lost, *self.left_out]
+        if seen := [*(self.limits or ()), *(own.reward for own in every if own.reward is not None)]:
+            self.limits = min(seen), max(seen)
+        means = {f"{fate}_{name}": value for fate, own in fate_means(every).items() for name, value in own.items()}
+        bias = {f"bias_{name}": value for name, value in selection_bias(every, self.limits).items()}
+        unscored = sum(sample.fate == "lost" for sample in lost)
+        numbers = {"unscored": unscored, "skipped_updates": 0, **self.counts, **means, **bias}
         self.left_out, self.counts = [], Counter()
         return {f"agent/{name}": value for name, value in numbers.items()}
 
@@ -141,6 +138,16 @@ def reported(keys: Iterable[str], partition_id: str) -> list[dict[str, Any]]:
 
     data = tq.kv_batch_get(keys=last, partition_id=partition_id, select_fields=["extra_fields"])
     return [dict(getattr(each, "data", each)).get("reward_extra_info") or {} for each in data["extra_fields"]]
+
+
+def rewards(keys: Iterable[str], partition_id: str) -> list[float]:
+    """Return the reward of each trajectory whose score has been stored, ordered as by `finals`."""
+    if not (last := finals(list(keys))):
+        return []
+    import transfer_queue as tq
+
+    data = tq.kv_batch_get(keys=last, partition_id=partition_id, select_fields=["rm_scores"])
+    return [float(scores.sum()) for scores in data["rm_scores"].unbind()]
 
 
 def mean_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -168,7 +175,8 @@ def without_lone(batch: Any, config: Any, step: StepSamples) -> tuple[Any, bool]
         import transfer_queue as tq
 
         tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if key in gone}
-        step.left_out += samples("evicted", tags, reported(tags, batch.partition_id))
+        own = reported(tags, batch.partition_id), rewards(tags, batch.partition_id)
+        step.left_out += samples("evicted", tags, *own)
         tq.kv_clear(keys=list(gone), partition_id=batch.partition_id)
         batch = batch.select_keys([key for key in batch.keys if key not in gone])
     return batch, is_idle

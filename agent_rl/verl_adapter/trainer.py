@@ -33,6 +33,7 @@ from agent_rl.verl_adapter import (
     served_models,
     sinks,
     stages,
+    stragglers,
     trained_samples,
     updates,
 )
@@ -55,6 +56,7 @@ class AgentTrainer(PPOTrainer):
         served_models: the servers of `agent_rl.reward.models`; None without served models.
         failures: the sessions that have failed.
         samples: the samples that are not part of a batch.
+        stragglers: the sessions of the step that have not ended.
         last_step: tracks the last complete step, and saves it when the run stops.
         is_idle: whether no token of the current batch can be trained on.
         advantages: the result of `estimate_advantages` for the current batch.
@@ -77,6 +79,8 @@ class AgentTrainer(PPOTrainer):
         self.served_models: served_models.ServedModels | None = None
         self.samples = trained_samples.StepSamples()
         self.failures = FailedSessions(self.settings.reward.max_unscored_share)
+        rate = config.actor_rollout_ref.rollout.get("over_sample_rate", 0)
+        self.stragglers = stragglers.Stragglers(self, rate, self.settings.run.max_sampling_s)
         self.is_idle = False
         self.advantages: Any = None
         self._batch: KVBatchMeta | None = None
@@ -143,6 +147,23 @@ class AgentTrainer(PPOTrainer):
             keys = updates.trained_keys(batch)
             metrics.update(self.row_order.report_step(self.global_steps, keys, batch.partition_id))
         return batch
+
+    def on_sample_begin(self) -> None:
+        """Begin the time of sampling."""
+        super().on_sample_begin()
+        self.stragglers.begin()
+
+    def on_sample_end(self) -> None:
+        """Abort the requests of sessions that were ended early, before the engines free their memory."""
+        if self.stragglers.are_ended:
+            self.checkpoint_manager.abort_replicas()
+        super().on_sample_end()
+
+    def on_step_end(self) -> None:
+        """Let the engines that were interrupted generate again."""
+        super().on_step_end()
+        if self.stragglers.are_ended:
+            self.checkpoint_manager.resume_generation_replicas()
 
     def _compute_reward_colocate(self, batch: KVBatchMeta, metrics: dict[str, Any] | None = None) -> KVBatchMeta:
         """Score a sampled batch with the `trajectory` manager, whose reward model shares the trainer's GPUs."""
@@ -272,8 +293,8 @@ class AgentTrainer(PPOTrainer):
         """Log the reward's components, and the fate of all samples of the step.
 
         Adds `agent/<key>` (mean of the reward manager's reports over the step's trajectories), `agent/unscored` (the
-        training trajectories that failed since the last step), share and size of trained and untrained samples, and
-        ReMax's baselines.
+        training trajectories that failed since the last step), share, size and reward of trained and untrained samples,
+        `agent/bias_*` (`selection_bias`), and ReMax's baselines.
 
         Raises:
             FatalError: a worker reported a fatal error.
@@ -287,7 +308,7 @@ class AgentTrainer(PPOTrainer):
         failed = self.failures.take()
         scored = len(reports) + len(self.samples.left_out)
         metrics.update(self.samples.take_metrics(batch, reports, failed))
-        self.failures.require_scored(scored, [tag["error"] for tag in failed])
+        self.failures.require_scored(scored, [tag["error"] for tag in failed.values() if tag["fate"] == "lost"])
         if self.config.algorithm.adv_estimator == remax.ESTIMATOR:
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 from collections.abc import Mapping
@@ -114,8 +115,9 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             if self._trace is not None and self.settings.trace.tokens:
                 self._trace.tokens(trajectory.id, policy.record())
             return self._outputs(policy, trajectory)
-        except Exception as error:  # re-raised to verl, which fails this session; the trace keeps the trajectory
+        except (Exception, asyncio.CancelledError) as error:  # verl fails this session; the trace keeps the trajectory
             if trajectory is None:
+                measure(policy.response_tokens, None)
                 trajectory = new_trajectory(row, self.agent)
             trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"
             logger.error("unscored trajectory %s: %s", trajectory.id, trajectory.error)

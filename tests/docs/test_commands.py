@@ -50,6 +50,7 @@ ELSEWHERE = {
     r"agent-rl (play|train) openenv:": "a Python of its own; tests/environments/families/test_openenv.py",
     r"agent-rl (play|train) gymnasium:my_worlds.py": "tests/environments/families/test_gymnasium.py",
     r"agent-rl certify algo --estimator": "tests/verl_adapter/certificates",
+    r"agent-rl certify run": "tests/evaluation/test_run_certificate.py, tests/e2e/test_training.py",
     r"agent-rl gateway check": "tests/conformance",
     r"(python -m agent_rl.environments.install|make programs)": "a network",
     r"(outputs/environments/verifiers/bin/python|agent-rl data convert (sums|tasks))": "tests/e2e/test_verifiers.py",

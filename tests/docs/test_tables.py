@@ -37,7 +37,7 @@ def test_agents_and_syntaxes() -> None:
 def test_components_and_scorers() -> None:
     told = names(" ".join(first_column("docs/guides/rewards.md", "kind |")))
     assert told == set(kinds())
-    (scorers,) = re.findall(r"The built-in scorers are (.*?)\[Built in\]", read("docs/guides/rewards.md"), re.DOTALL)
+    (scorers,) = re.findall(r"The built-in scorers are (.*?)\[The ref", read("docs/guides/rewards.md"), re.DOTALL)
     assert names(scorers) == set(SCORERS)
     assert f"{len(SCORERS)} scorers" in read("README.md")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.data import arithmetic, write_parquet
+from agent_rl.evaluation.run_certificate import certify_run
 from agent_rl.trajectory import trace
 from tests.e2e.failing_train import SHARE
 from tests.e2e.training import train
@@ -79,3 +80,12 @@ def test_a_failure_costs_one_sample(mode: str, tmp_path: Path, tiny_llama: Path)
         assert 0 < evicted <= len(small)
     assert sum(step["agent/evicted_share"] > 0 for step in logged.values()) > 0
     assert all(0 < step["agent/lost_share"] < 0.5 for step in logged.values())
+    assert all(step["agent/bias_reward_bound"] >= abs(step["agent/bias_reward"]) for step in logged.values())
+
+    lines = {line.check: line for line in certify_run(tmp_path)}
+    problems = {name: line.problems for name, line in lines.items() if line.status == "problem"}
+    assert problems.keys() <= {"log-probs", "sampling"}, problems  # the script invents log-probs
+    assert ("log-probs" in problems) == (mode == "sync")
+    assert {lines[name].status for name in ("tokens", "advantages", "rewards", "dropped")} == {"ok"}
+    assert "evicted" in lines["dropped"].text
+    assert "lost" in lines["dropped"].text

@@ -19,11 +19,12 @@ from typer.testing import CliRunner
 from agent_rl.cli.main import app
 from agent_rl.data import arithmetic, gsm8k, write_parquet
 from agent_rl.data.sources import read_raw
+from agent_rl.evaluation.run_certificate import certify_run
 from agent_rl.launch.command import trainer_command
 from agent_rl.trajectory import Trajectory, trace
-from agent_rl.verl_adapter.trained_samples import FATES
+from agent_rl.trajectory.selection import FATES
 from tests.e2e.conftest import Outside, gone, marked_run
-from tests.e2e.training import run_alone
+from tests.e2e.training import run_alone, write_record
 
 ROOT = Path(__file__).parents[2]
 GSM8K = ROOT.parent / "shared/data/gsm8k"
@@ -67,22 +68,20 @@ def run(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Run:
     for split in ("train", "test"):
         write_parquet(rows(split, 8), folder / f"{split}.parquet")
     (folder / "tools.yaml").write_text(TOOLS)
-    command = trainer_command(
-        RECIPE,
-        [
-            f"data.train_files={folder}/train.parquet",
-            f"data.val_files={folder}/test.parquet",
-            f"actor_rollout_ref.model.path={tiny_llama}",
-            f"actor_rollout_ref.rollout.multi_turn.tool_config_path={folder}/tools.yaml",
-            "actor_rollout_ref.actor.optim.lr=0.01",
-            "trainer.save_freq=1",
-            f"agent_rl.run.folder={folder}",
-            "trainer.logger=[console,file,tensorboard,wandb]",
-            "trainer.log_val_generations=2",
-            f"hydra.run.dir={folder}/hydra",
-        ],
-        script=ROOT / "tests/e2e/probe_train.py",
-    )
+    arguments = [
+        f"data.train_files={folder}/train.parquet",
+        f"data.val_files={folder}/test.parquet",
+        f"actor_rollout_ref.model.path={tiny_llama}",
+        f"actor_rollout_ref.rollout.multi_turn.tool_config_path={folder}/tools.yaml",
+        "actor_rollout_ref.actor.optim.lr=0.01",
+        "trainer.save_freq=1",
+        f"agent_rl.run.folder={folder}",
+        "trainer.logger=[console,file,tensorboard,wandb]",
+        "trainer.log_val_generations=2",
+        f"hydra.run.dir={folder}/hydra",
+    ]
+    command = trainer_command(RECIPE, arguments, script=ROOT / "tests/e2e/probe_train.py")
+    write_record(folder, RECIPE, arguments)
     logged: dict[int, dict[str, Any]] = {}
     with marked_run(PROBE_DIR=str(folder)) as find, pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
@@ -148,6 +147,16 @@ def test_masks_and_log_probs_are_right_and_what_is_wrong_would_be_seen(run: Run,
     trace.append(tmp_path / "broken.jsonl", first[0])
     arguments[2] = str(tmp_path / "broken.jsonl")
     assert CliRunner().invoke(app, arguments).exit_code == 1
+
+
+def test_the_run_has_its_certificate(run: Run) -> None:
+    """Its weights of both steps are here: the model, and the checkpoint of step 1."""
+    lines = {line.check: line for line in certify_run(run.folder)}
+    assert {name: line.problems for name, line in lines.items() if line.status == "problem"} == {}
+    checked = {name for name, line in lines.items() if line.status == "ok"}
+    assert checked >= {"tokens", "masks", "log-probs", "sampling", "rewards", "advantages", "dropped"}
+    assert "step 1 " in lines["log-probs"].text
+    assert "step 2 " in lines["log-probs"].text
 
 
 def test_every_batch_is_kept_with_the_advantages_it_was_trained_with(run: Run) -> None:

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.command import trainer_command
+from agent_rl.launch.composition import compose, resolved
 from agent_rl.launch.process import run_trainer
 from agent_rl.launch.stopping import StoppedRun, StopRequest
 
@@ -33,6 +34,11 @@ def run_alone(command: Sequence[str], folder: Path, timeout_s: float, **options:
         names = {"TMPDIR": temporary, "RAY_TMPDIR": temporary, "HF_HOME": str(folder / "cache")}
         environ = {**os.environ, **names, "RAY_USAGE_STATS_ENABLED": "0"}
         return run_trainer(command, folder, environ=environ, watch=watch, **options)
+
+
+def write_record(folder: Path, recipe: Path, arguments: Sequence[str]) -> None:
+    """Write the part of `run.json` that `agent-rl train` writes and a bare trainer does not: the configuration."""
+    (folder / "run.json").write_text(json.dumps({"configuration": resolved(compose(recipe, arguments))}))
 
 
 class KeptRequest(StopRequest):
@@ -69,6 +75,7 @@ def train(
         settings: further overrides; `__` in a name stands for a dot.
     """
     arguments = overrides(folder, model, *groups, agent=agent, **settings)
+    write_record(folder, ROOT / "recipes/quickstart", arguments)
     logged: dict[int, dict[str, Any]] = {}
 
     def keep(step: int, metrics: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from agent_rl.agents.policies.source import PolicyUsage
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.audit import audit_trajectory
+from agent_rl.evaluation.model_log_probs import ModelLogProbs
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import trace
 from tests.agents.policies.test_tokens import Scripted
@@ -149,9 +150,7 @@ def test_log_probs_that_are_wrong(sound, template, change, said, turns):
 
 
 def test_log_probs_of_the_tokens_beside_are_found_with_the_model(sound, template, model_dir):
-    from agent_rl.cli.audit import _compute
-
-    compute = _compute(model_dir)
+    compute = ModelLogProbs(model_dir)
     (sequence,) = sound.info["tokens"]["sequences"]
     prompt, ids = sequence["prompt_ids"], sequence["response_ids"]
     own = compute([*prompt, *ids])[len(prompt) - 1 :]

@@ -104,7 +104,7 @@ class Worker(WorkerClass):
     def __init__(self, config: Any) -> None:
         self.config, self.distillation_enabled, self.reward_loop_worker_handles = config, False, None
         self.llm_client = self.processor = self.hf_model_type = self.dataset_cls = self.tools = None
-        self.tokenizer = TOKENIZER
+        self.tokenizer, self._unended, self._ended_early = TOKENIZER, set(), set()
 
 
 class Scripted:

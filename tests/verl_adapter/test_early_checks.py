@@ -211,3 +211,22 @@ def test_code_that_asks_ray_does_not_leave_it_started_without_the_runs_environme
     function = "reward.custom_reward_function"
     validate(folder, f"{function}.path={tmp_path}/asks_ray.py", f"{function}.name=score")
     assert not ray.is_initialized()
+
+
+SHARE, SECONDS = "actor_rollout_ref__rollout__over_sample_rate", "agent_rl__run__max_sampling_s"
+
+
+@pytest.mark.parametrize(
+    ("keys", "error"),
+    [
+        ({SHARE: 0.02, SECONDS: 60}, ""),
+        ({"trainer__v1__trainer_mode": "colocate_async", SHARE: 0}, ""),
+        ({SHARE: 1.0}, "1.0 is not a share of a step's trajectories"),
+        ({SHARE: 0.02, "trainer__v1__trainer_mode": "colocate_async"}, "mode=colocate_async does not wait"),
+        ({SECONDS: 60, "trainer__v1__trainer_mode": "separate_async"}, "agent_rl.run.max_sampling_s"),
+    ],
+)
+def test_only_a_mode_that_waits_ends_the_last_sessions(keys: dict[str, Any], error: str) -> None:
+    errors = refused(("early_end",), **keys)
+    assert len(errors) == bool(error)
+    assert error in "".join(errors)

@@ -64,7 +64,7 @@ def test_the_same_bug_in_eight_scored_sessions_stops_the_run(monkeypatch: pytest
     for session in range(7):
         crash(session, "KeyError at a.py:3")
         crash(100 + session, f"KeyError at a.py:{session + 4}")
-        assert failures.take() == []
+        assert failures.take() == {}
     assert "failed" not in str(failures.nothing_usable("none"))
     crash(7, "KeyError at a.py:3")
     with pytest.raises(FatalError, match=r"KeyError at a\.py:3\)\. This bug occurred 8 times"):

@@ -31,7 +31,7 @@ class Worker(rollout.AgentLoopWorker):
         sizes = {"rollout": {"n": 1, "val_kwargs": {"n": 1}}, "model": {"path": "m"}}
         self.config = OmegaConf.create({"actor_rollout_ref": sizes, "data": {}, "algorithm": {"adv_estimator": "grpo"}})
         self.llm_client = self.processor = self.hf_model_type = self.dataset_cls = self.tools = None
-        self.tokenizer = SimpleNamespace()
+        self.tokenizer, self._unended, self._ended_early = SimpleNamespace(), set(), set()
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
         self.output = output

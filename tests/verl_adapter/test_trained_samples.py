@@ -9,7 +9,6 @@ import pytest
 
 from agent_rl.verl_adapter import trained_samples
 from agent_rl.verl_adapter.algorithms import remax
-from agent_rl.verl_adapter.trained_samples import SampleFate
 from tests.support.forks import python
 
 PROMPTS, BATCH = 48, 8
@@ -157,14 +156,16 @@ def test_verl_would_end_at_a_batch_without_a_row():
 MEASURED = (
     SESSIONS
     + """
-from agent_rl.verl_adapter.trained_samples import SampleFate, finals
+from agent_rl.trajectory.selection import SampleFate
+from agent_rl.verl_adapter.trained_samples import finals
 made = sessions.trainer("sync", "data.train_batch_size=2", "algorithm.adv_estimator=grpo")
 sessions.submit(made, 2)
 rows, _ = made.replay_buffer.sample(1, "train", 2)
 info = sessions.QUEUE.fields["train", rows.keys[-1]]["extra_fields"]["reward_extra_info"]
 info["rare"] = 3.0
 kept = len(finals(rows.keys))
-tag = {"fatal": False, "validate": False, "bug": "", "error": "UnscoredError: away", "tokens": None, "turns": None}
+tag = {"fatal": False, "validate": False, "bug": "", "fate": "lost", "error": "UnscoredError: away"}
+tag |= {"tokens": None, "turns": None}
 failed = [f"failed{number}" for number in range(kept + 1)]
 tags = [*[tag] * len(failed), tag | {"validate": True}]
 sessions.QUEUE.kv_batch_put([*failed, "of a validation"], "agent_rl_errors", tags=tags)
@@ -215,19 +216,17 @@ def test_a_group_is_kept_while_its_estimator_can_use_it(estimator, n, sessions, 
     assert trained_samples.is_usable(failed, sessions, config) is usable
 
 
-def test_sizes_of_what_was_lost_stand_next_to_those_of_what_was_kept():
+def test_sequences_of_one_trajectory_are_one_fate():
     tags = {key: {"response_len": 10 * (row + 1)} for row, key in enumerate(KEYS)}
-    kept = trained_samples.samples("kept", tags, [{"turns": 2}, {}, {"turns": 4}, {}])
-    assert sorted(sample.tokens or 0 for sample in kept) == [30, 30, 40, 110]
-    metrics = trained_samples.share_metrics(
-        [*kept, SampleFate("lost", 300, 6), SampleFate("lost"), SampleFate("stale", 8, 1)]
-    )
-    assert metrics["lost_share"] == pytest.approx(2 / 7)
-    assert (metrics["lost_tokens"], metrics["lost_turns"]) == (300, 6)
-    assert (metrics["kept_tokens"], metrics["kept_turns"]) == (52.5, 3)
-    assert (metrics["evicted_share"], metrics["stale_turns"]) == (0, 1)
-    assert "evicted_tokens" not in metrics
-    assert trained_samples.share_metrics([])["lost_share"] == 0
+    reports = [{"turns": 2}, {"left_out": 1.0}, {"turns": 4}, {}]
+    made = trained_samples.samples("kept", tags, reports, [0.0, 1.0, 0.5, 0.25])
+    names = list(trained_samples.final_rows(list(tags)))
+    assert [(each.group, each.tokens) for each in made] == [
+        (name[0], {"a_0": 30, "b_1": 30, "a_3": 40, "c_2": 110}[name]) for name in names
+    ]
+    assert [each.fate for each in made] == ["kept", "masked", "kept", "kept"]
+    assert [each.reward for each in made] == [0.0, 1.0, 0.5, 0.25]
+    assert all(each.reward is None for each in trained_samples.samples("stale", tags, reports))
 
 
 def test_the_mean_of_a_validation_is_that_of_the_survivors():

@@ -38,7 +38,7 @@ MOST = 256
 
 USER = {"role": "user", "content": "Hello."}
 """A question that every template accepts."""
-_RESULT = {"role": "tool", "name": "f", "tool_call_id": CALL_ID, "content": "5"}
+RESULT = {"role": "tool", "name": "f", "tool_call_id": CALL_ID, "content": "5"}
 
 
 class Following(NamedTuple):
@@ -193,7 +193,7 @@ class ChatTemplate:
     def _takes_results(self) -> bool:
         """Whether the template renders a tool's result."""
         with contextlib.suppress(Exception):  # a template may raise anything
-            return bool(self._following_as_given([_RESULT], None))
+            return bool(self._following_as_given([RESULT], None))
         return False
 
     @cached_property
@@ -228,7 +228,7 @@ class ChatTemplate:
     def _followings(self) -> list[Following]:
         """The continuations after a turn answered by a user and by a tool, if the template accepts them."""
         followings = []
-        for message in (USER, _RESULT):
+        for message in (USER, RESULT):
             with contextlib.suppress(Exception):  # a template may raise anything
                 followings.append(self.following([message]))
         return followings

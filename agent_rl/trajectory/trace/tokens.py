@@ -18,7 +18,9 @@ import zlib
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
+
+from typing_extensions import TypedDict  # pydantic reads typing's from Python 3.12 on
 
 from agent_rl.work.parts import append_lines, parts, sibling, whole_lines
 

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from agent_rl.errors import ConfigError, reason_of
 from agent_rl.trajectory.estimates import Estimate, estimate_mean, estimate_rate
 from agent_rl.trajectory.run_files import RunState, leaves, read_metrics, run_state
+from agent_rl.trajectory.selection import FATES
 from agent_rl.trajectory.symptoms import SymptomWarning, components, end_warnings, run_warnings, series
 from agent_rl.trajectory.trace import image_folder
 from agent_rl.trajectory.viewer.charts import Chart
@@ -37,6 +38,10 @@ CHARTS: dict[str, dict[str, str]] = {
     },
     "Tokens per second": {"perf/throughput": "tokens per second and GPU"},
     "Unscored": {"agent/unscored": "trajectories"},
+    "Not trained, by reason": {f"agent/{fate}_share": text for fate, text in FATES.items() if fate != "kept"},
+    "Reward of the trained minus that of all": {
+        "agent/bias_reward": "estimate", "agent/bias_reward_bound": "largest possible size",
+    },
     "KL and entropy": {"actor/kl_loss": "KL", "actor/ppo_kl": "KL to the old policy", "actor/entropy": "entropy"},
     "Gradient norm": {"actor/grad_norm": "actor"},
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ def find(names: list[str]) -> list[str]:
     return methods or known
 
 
+@cache
 def method(name: str) -> Method:
     """Return a word of `algo=` as composed, or an estimator with a sum over tokens as loss."""
     if name.startswith(WORD):

@@ -274,14 +274,14 @@ about such a template.
 - *calls*: the syntax of the template's native calls, which `multi_turn.format=auto` detects; `-` means that agent_rl
   parses no native calls. If a template shows no tools (SmolLM3, Gemma 2, Phi 3.5), the first message lists them and
   asks for calls in the Hermes form.
-- *yes*: the agent works, and every prompt has the tokens of a fresh rendering. With letters, the agent works, but a
-  fresh rendering differs from what the policy saw: **w** only in white space; **t** only in thoughts and their marks;
-  **o** only in the position of the system message or the tools. **r** means that the template omits something: Mistral
-  Nemo omits the system message if a tool's result is last, and R1-Distill-Llama omits calls after a correction.
+- *yes*: the agent works, and every prompt has the tokens of a fresh rendering. If a letter follows, a fresh
+  rendering differs from what the policy saw: **w** means only in white space, **t** only in thoughts and their marks,
+  and **o** only in the position of the system message or the tools. **r** means that the template omits something:
+  Mistral Nemo omits the system message after a tool's result, and R1-Distill-Llama omits calls after a correction.
 - *yes / yes t*: the first result applies to `agent_rl.thinking.history=keep`, the second to `template`. With
-  `template`, the context drops thoughts as the template does, in a new training sequence.
-- *images*: the same results with images in questions and tool results, if the template has a place for them.
-- *no*: the reasons are below the table.
+  `template`, the agent drops earlier thoughts as the template does, and starts a new training sequence.
+- *images*: the results with images in questions and tool results, if the template has a place for images.
+- *no*: the agent does not work. The reasons are below the table.
 
 {table}
 

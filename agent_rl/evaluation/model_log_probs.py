@@ -1,0 +1,48 @@
+"""`ModelLogProbs`: computes the log-probs of stored tokens again, also at other temperatures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from agent_rl.errors import ConfigError
+
+FACTORS = (0.1, 0.5, 0.8, 1.25, 2.0)
+"""Multiples of the requested temperature that are compared with it."""
+
+
+class ModelLogProbs:
+    """A model on this machine's CPU.
+
+    Args:
+        folder: folder or name of the model.
+
+    Raises:
+        ConfigError: transformers cannot load the model.
+    """
+
+    def __init__(self, folder: str) -> None:
+        from transformers import AutoModelForCausalLM
+
+        try:
+            self._model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
+        except (OSError, ValueError) as error:
+            problem = f"transformers cannot load {folder!r} ({str(error).splitlines()[0]})"
+            raise ConfigError("--model", problem, "Pass the folder of the model's weights") from None
+
+    def __call__(self, ids: list[int], temperature: float = 1.0) -> list[float]:
+        """Return the log-probability of every token but the first."""
+        return list(self.at_temperatures(ids, [temperature])[0].tolist())
+
+    def at_temperatures(self, ids: list[int], temperatures: Sequence[float]) -> np.ndarray[Any, Any]:
+        """Return log-probs (temperatures, tokens but the first)."""
+        import torch
+
+        ids_1T = torch.tensor([ids])
+        with torch.no_grad():
+            logits_TV = self._model(ids_1T).logits[0, :-1].double()
+        chosen_T1 = ids_1T[0, 1:, None]
+        rows = [(logits_TV / each).log_softmax(-1).gather(1, chosen_T1)[:, 0] for each in temperatures]
+        return np.stack([row.numpy() for row in rows])

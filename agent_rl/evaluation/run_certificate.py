@@ -1,0 +1,218 @@
+"""`certify_run`: one page about a finished run, or about another trainer's dump."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+import agent_rl.config
+from agent_rl.errors import AgentRLError, ConfigError, reason_of
+from agent_rl.evaluation import run_checks as checks
+from agent_rl.evaluation.run_record import StoredSample, read_dump, read_run
+from agent_rl.launch.recipes import share_folder
+from agent_rl.rewards.component import Component
+from agent_rl.rewards.custom import configured_reward
+from agent_rl.rewards.lab.attack import run_attacks
+from agent_rl.rewards.lab.mutations import ATTACKS
+from agent_rl.settings import AgentRLSettings
+from agent_rl.trajectory.run_files import leaves
+from agent_rl.work.store import Pieces
+
+CERTIFICATES = "docs/reference/certificates.json"
+EXAMPLES = 3
+"""Number of problems shown per line."""
+MOST_WEIGHTS = 3
+"""Largest number of a run's models that compute log-probs again, because a checkpoint must be merged first."""
+PLAIN = {
+    "algorithm.norm_adv_by_std_in_grpo": True,
+    "algorithm.gamma": 1.0,
+    "algorithm.lam": 1.0,
+    "algorithm.filter_groups.enable": False,
+    "actor_rollout_ref.actor.loss_agg_mode": "token-mean",
+    "actor_rollout_ref.actor.policy_loss.loss_mode": "vanilla",
+}
+"""The keys on which a certificate depends besides the estimator, with their values unless the word sets them."""
+BESIDES = {
+    "actor_rollout_ref.actor.use_kl_loss": False,
+    "algorithm.use_kl_in_reward": False,
+    "actor_rollout_ref.actor.entropy_coeff": 0,
+    "actor_rollout_ref.actor.ppo_epochs": 1,
+}
+"""Keys that a certificate does not cover unless they have these values."""
+ATTACKED = 32
+"""Number of trajectories that are attacked."""
+
+
+@dataclass
+class Line:
+    """One line of the page."""
+
+    check: str
+    source: str
+    """What the run was checked with."""
+    text: str
+    """What was looked at, or why it could not be checked."""
+    status: str = "not checked"
+    """`ok`, `problem` or `not checked`."""
+    problems: list[str] = field(default_factory=list)
+
+
+def certify_run(
+    path: Path, tokenizer: str | None = None, weights: Mapping[int, str] | None = None, algo: str | None = None
+) -> list[Line]:
+    """Return the lines of the page.
+
+    Args:
+        path: a run's folder, or a dump; see `run_record`.
+        tokenizer: folder or name of the policy's model; None: the run's, or one of the weights.
+        weights: folders of weights by the step that they sampled, 0 for all other steps; None: those of the run.
+        algo: the word of `algo=` with which a dump was trained.
+
+    Raises:
+        ConfigError: a file or an option is wrong.
+    """
+    about = _about(path) if path.is_dir() else {"configuration": {}}
+    configuration, is_resumed = about["configuration"], len(about.get("started", ())) > 1
+    keys, settings = dict(leaves(configuration)), AgentRLSettings.from_config(configuration)
+    samples = list(read_run(path, keys, is_resumed) if path.is_dir() else read_dump(path))
+    if not samples:
+        raise ConfigError(str(path), "it contains no trajectory of training", "Pass a run with a trace, or a dump")
+    weights = weights or _weights(path, keys, {row.step for sample in samples for row in sample.rows})
+    model = tokenizer or keys.get("actor_rollout_ref.model.path") or next(iter(weights.values()), None)
+    word, algorithm = _algorithm(keys, configuration, algo)
+    is_cut = keys.get("actor_rollout_ref.rollout.top_p", 1) < 1 or keys.get("actor_rollout_ref.rollout.top_k", -1) > 0
+    evidence: dict[float, Any] = {}
+    return [
+        _line("tokens", "masks and batches", checks.check_tokens(samples, settings)),
+        _line("masks", f"the chat template of {model}", checks.check_masks(samples, _chat(keys, configuration, model))),
+        _line("images", "placeholders in the tokens", checks.check_images(samples, _image_token(model))),
+        _line("log-probs", "weights of the step", checks.check_log_probs(samples, weights, evidence)),
+        _line("sampling", "likelihoods at other temperatures", checks.check_sampling(evidence, is_cut)),
+        _line("rewards", "components, weights and prompts", checks.check_rewards(samples, settings)),
+        _line("advantages", "verl's estimator", checks.check_advantages(samples, settings, algorithm)),
+        _estimator(word, keys),
+        _line("dropped", "fates, sizes and rewards", checks.check_dropped(samples)),
+        _attack(samples, configuration, settings),
+        Line("replay", "hash of the weights", "the run was not trained again from its trace"),
+    ]
+
+
+def _line(check: str, source: str, found: checks.Found) -> Line:
+    problems = []
+    try:
+        while True:
+            problems.append(next(found))
+    except StopIteration as end:
+        text, status = str(end.value), "ok"
+    except checks.NotCheckedError as error:
+        text, status = str(error), "not checked"
+    text = f"{len(problems):,} problems; {text}" if len(problems) > EXAMPLES else text
+    return Line(check, source, text, "problem" if problems else status, problems[:EXAMPLES])
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """Return the run's record."""
+    try:
+        return dict(json.loads((folder / "run.json").read_text()))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder}/run.json", reason_of(error), "Pass the folder of a run, or a dump") from error
+
+
+def _weights(path: Path, keys: Mapping[str, Any], steps: set[int]) -> dict[int, str]:
+    """Return the folders of a run's weights by the step that they sampled; only in sync mode is it a single step."""
+    if keys.get("trainer.v1.trainer_mode") != "sync":
+        return {}
+    folder = Path(keys["trainer.default_local_dir"]).expanduser()
+    folder = folder if folder.is_dir() else path / "checkpoints"
+    weights = {int(each.name.rpartition("_")[2]) + 1: str(each) for each in folder.glob("global_step_*")}
+    if Path(model := keys["actor_rollout_ref.model.path"]).is_dir():
+        weights[1] = model
+    known = sorted(weights.keys() & steps)
+    return {step: weights[step] for step in known[:: -(-len(known) // MOST_WEIGHTS) or 1]}
+
+
+def _chat(keys: Mapping[str, Any], configuration: Mapping[str, Any], model: str | None) -> Any:
+    if model is None:
+        return None
+    from agent_rl.verl_adapter.inspection import load_chat_tokenizer
+
+    options = (configuration.get("data") or {}).get("apply_chat_template_kwargs")
+    try:
+        return load_chat_tokenizer(model, options, keys.get("actor_rollout_ref.model.custom_chat_template"))
+    except ConfigError:
+        if model != keys.get("actor_rollout_ref.model.path"):
+            raise
+        return None  # the run's model is not here
+
+
+def _image_token(model: str | None) -> int | None:
+    file = Path(model or "") / "config.json"
+    token: int | None = json.loads(file.read_text()).get("image_token_id") if file.is_file() else None
+    return token
+
+
+def _algorithm(keys: Mapping[str, Any], configuration: Mapping[str, Any], algo: str | None) -> tuple[str, Any]:
+    """Return the name of the certificate and the `algorithm` section of a run or of a word; None: not known."""
+    if algo is None:
+        return _word(keys), OmegaConf.create(configuration["algorithm"]) if configuration else None
+    from agent_rl.verl_adapter.certificates import methods
+
+    (name, *_) = methods.find([algo])
+    return name, methods.method(name).algorithm
+
+
+def _word(keys: Mapping[str, Any]) -> str:
+    """Return the word of `algo=` whose certificate applies to a run; empty if there is none."""
+    for file in sorted((Path(agent_rl.config.__path__[0]) / "algo").glob("*.yaml")):
+        own = PLAIN | dict(leaves(OmegaConf.to_container(OmegaConf.load(file))))
+        if all(keys.get(key) == own[key] for key in ("algorithm.adv_estimator", *PLAIN)):
+            return f"algo={file.stem}"
+    return ""
+
+
+def _estimator(word: str, keys: Mapping[str, Any]) -> Line:
+    file = share_folder() / CERTIFICATES
+    verdicts = {each["name"]: each["verdict"] for each in json.loads(file.read_text())["certificates"]}
+    if word not in verdicts:
+        is_run = "algorithm.adv_estimator" in keys
+        why = "no certificate has these settings: see agent-rl certify algo" if is_run else "pass --algo"
+        return Line("estimator", CERTIFICATES, why)
+    besides = [f"{key}={keys[key]}" for key, value in BESIDES.items() if keys.get(key, value) != value]
+    if keys.get("data.train_batch_size") != keys.get("actor_rollout_ref.actor.ppo_mini_batch_size"):
+        besides.append("several updates per batch")
+    text = f"{word}: {verdicts[word]}{'; it does not cover ' * bool(besides)}{', '.join(besides)}"
+    return Line("estimator", CERTIFICATES, text, "ok")
+
+
+def _attack(samples: Sequence[StoredSample], configuration: Mapping[str, Any], settings: AgentRLSettings) -> Line:
+    """Attack the run's reward, unless it uses a service, whose answers may cost money."""
+    source, scored = "agent-rl reward attack", [each.trajectory for each in samples if each.trajectory.score][:ATTACKED]
+    if not configuration:
+        return Line("reward", source, "a dump does not contain its reward")
+    function, limit = configuration["reward"]["custom_reward_function"], configuration["data"]["max_response_length"]
+    try:
+        reward = configured_reward(settings.reward, function, max_response_tokens=limit)
+    except ConfigError as error:
+        return Line("reward", source, f"it cannot be loaded ({error})")
+    if services := [each.name for each in reward.components if type(each).reach is not Component.reach]:
+        return Line("reward", source, f"{', '.join(services)} would call a service")
+
+    async def attack() -> dict[str, Any]:
+        try:
+            return await run_attacks(scored, reward, ATTACKS, kept=Pieces())
+        finally:
+            await reward.close()
+
+    try:
+        attacks = asyncio.run(attack())["attacks"]
+    except AgentRLError as error:
+        return Line("reward", source, f"it raised an error ({error})")
+    raised = [f"{name}: {own['purpose']}" for name, own in attacks.items() if own["example"] is not None]
+    text = f"{len(attacks)} attacks on {len(scored)} trajectories, {len(raised)} of which raise the reward"
+    return Line("reward", source, text, "problem" if raised else "ok", raised[:EXAMPLES])

@@ -1,0 +1,144 @@
+"""`StoredSample`: a sampled trajectory and what a trainer did with it, from a run or from another trainer's dump.
+
+A dump is a JSON lines file of trajectories (`Trajectory.to_json`) with these entries in `info`: `step`, `tokens`
+(`Tokens`), `rows` (a list of `TrainedRow`; empty: not trained on), and if known `sampled_ids` (the token ids of each
+turn as the engine returned them), `dropped` (why no update trained on it) and `temperature` (1 unless it is given).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
+
+from agent_rl.agents.policies.left_out import masked_sequences
+from agent_rl.agents.policies.token_policy import TrainingSequence
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.audit import stretches_of
+from agent_rl.settings import AgentRLSettings
+from agent_rl.trajectory import LEFT_OUT, Trajectory, trace
+from agent_rl.trajectory.trace import TrainedRow
+from agent_rl.trajectory.trace.files import NAMES, trace_of
+from agent_rl.trajectory.trace.tables import split_of
+from agent_rl.verl_adapter.algorithms import remax
+
+UNEXPLAINED = "unexplained"
+"""The fate of a scored trajectory that is in no batch without a reason."""
+
+
+class StoredSample(NamedTuple):
+    """A sampled trajectory, whose `info["tokens"]` has its sequences, with the rows of batches that trained on it."""
+
+    trajectory: Trajectory
+    rows: list[TrainedRow]
+    fate: str
+    """One of `FATES`, `UNEXPLAINED`, or another reason why no update trained on it."""
+    temperature: float
+
+    @property
+    def id(self) -> str:
+        """The id of the trajectory, `<prompt>_<sample>`."""
+        return self.trajectory.id
+
+    @property
+    def group(self) -> str:
+        """The prompt."""
+        return self.id.rpartition("_")[0]
+
+    @property
+    def sequences(self) -> list[Any]:
+        """The `TokenSequence`s; empty if no tokens were stored."""
+        return list(self.trajectory.info.get("tokens", {"sequences": []})["sequences"])
+
+    def trained(self, settings: AgentRLSettings) -> list[TrainingSequence]:
+        """Return the sequences with the masks of the loss."""
+        sequences: list[TrainingSequence] = []
+        for own in self.sequences:
+            first = 1 + sum(len(each.spans) for each in sequences)
+            spans = [(number, run.start, run.end) for number, run in enumerate(stretches_of(own), first)]
+            parts = own["prompt_ids"], own["response_ids"], own["mask"], own["logprobs"]
+            sequences.append(TrainingSequence(*parts, images=[], spans=spans))
+        masks = settings.mask_void, settings.mask_overlong
+        return masked_sequences(sequences, self.trajectory, *masks) if sequences else []
+
+
+def read_dump(path: Path) -> Iterator[StoredSample]:
+    """Yield the samples of a dump.
+
+    Raises:
+        ConfigError: there is no such file, or a line is wrong.
+    """
+    if not path.is_file():
+        raise ConfigError(str(path), "there is no such file or folder", "Pass a run's folder, or a dump")
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            own = Trajectory.from_json(line)
+            own.info["tokens"] = _adapter(trace.Tokens).validate_python(own.info.get("tokens"))
+            rows = _adapter(list[TrainedRow]).validate_python(own.info.get("rows"))
+        except ValueError as error:
+            problem = " ".join(str(error).split())
+            raise ConfigError(f"{path}, line {number}", problem, "See docs/guides/algorithms.md") from error
+        fate = "kept" if rows else "lost" if own.score is None else own.info.get("dropped", UNEXPLAINED)
+        yield StoredSample(own, rows, fate, float(own.info.get("temperature", 1.0)))
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def read_run(folder: Path, keys: Mapping[str, Any], is_resumed: bool) -> Iterator[StoredSample]:
+    """Yield the samples of a run, without those of validations.
+
+    Args:
+        folder: the run's folder.
+        keys: its configuration by key.
+        is_resumed: whether the run was started more than once.
+
+    Raises:
+        ConfigError: there is no trace, or it lacks a trajectory of a batch.
+    """
+    path = keys.get("agent_rl.trace.path")
+    file = trace_of(path if path and not (folder / NAMES[0]).is_file() else folder)
+    every = list(trace.read_batches(file))
+    rows = defaultdict[str, list[TrainedRow]](list)
+    for batch in {(batch.step, batch.update): batch for batch in every}.values():  # a resumed run repeats steps
+        for place, (name, advantage) in enumerate(zip(batch.names, batch.advantages, strict=True)):
+            id, _, sequence = name.rpartition("_")
+            rows[id].append(TrainedRow(batch.step, batch.update, place, int(sequence), advantage))
+    groups = {name.rsplit("_", 2)[0] for batch in every for name in batch.names}
+    last = max((batch.step for batch in every), default=0)
+    greedy = f"_{remax.GREEDY_SESSION}" if keys["algorithm.adv_estimator"] == remax.ESTIMATOR else " "
+    sampled = [
+        own
+        for own in trace.read(file, torn="skip")
+        if (own.id.rpartition("_")[0] in groups or split_of(own) == "train") and not own.id.endswith(greedy)
+    ]
+    scored = Counter(own.id.rpartition("_")[0] for own in sampled if own.score)
+    reader, temperature = trace.TokenReader(file), float(keys["actor_rollout_ref.rollout.temperature"])
+    for own in sampled:
+        if tokens := reader.read(own.id):
+            own.info["tokens"] = {**tokens, "messages": []}  # `audit_trajectory` renders them again
+        fate = "masked" if own.info.get(LEFT_OUT) else "kept" if own.id in rows else "lost"
+        if fate == "lost" and own.score is not None:
+            is_over = is_resumed or (own.info.get("step") or 0) > last
+            fate = "unused" if is_over else _reason(scored[own.id.rpartition("_")[0]], keys)
+        yield StoredSample(own, rows.get(own.id, []), fate, temperature)
+    missing = rows.keys() - {own.id for own in sampled}
+    if missing:
+        raise ConfigError(str(file), f"it lacks {', '.join(sorted(missing)[:3])}, which is in a batch", "Restore it")
+
+
+def _reason(scored: int, keys: Mapping[str, Any]) -> str:
+    """Return why a scored trajectory is in no batch, from the scores in its group and the run's configuration."""
+    estimator = keys["algorithm.adv_estimator"]
+    needs_group = estimator not in ("gae", "reinforce_plus_plus") and keys["actor_rollout_ref.rollout.n"] > 1
+    if (scored < 2 and needs_group) or estimator == remax.ESTIMATOR:
+        return "evicted"
+    if keys["algorithm.filter_groups.enable"]:
+        return "filtered"
+    return UNEXPLAINED if keys["trainer.v1.trainer_mode"] == "sync" else "stale"
