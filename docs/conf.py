@@ -111,6 +111,7 @@ CONTENTS = {
             "environments",
             "gateways",
             "certificates",
+            "turn_credit",
             "python",
             "gpu_node",
         )

@@ -524,9 +524,45 @@ columns, and [certificates.json](certificates.json) has the figures of each proc
     return "\n".join(lines) + "\n"
 
 
+def turn_credit_page() -> str:
+    """Return the table of `make credit`: how well each algorithm's advantages predict what turns were worth."""
+    table = json.loads((FOLDER / "reference/turn_credit.json").read_text())
+    of, machine = table["worlds"]["outcome"]["of"], table["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in of["versions"].items())
+    weights = of["weights"].removeprefix("sha256:")[:16]
+    lines = [
+        f"""{NOTE}
+# Turn credit
+
+Written by `make credit` on {machine["cpu"]} ({machine["cores"]} cores) with {versions}.
+The weights are `{weights}`; [turn_credit.json](turn_credit.json) has all figures and hashes.
+
+The cold-started model of `recipes/text_world` played {table["prompts"]} households {table["samples"]} times each.
+`agent-rl fork` estimated the value of every turn from {table["episodes_per_turn"]} episodes, twice and independently.
+What a turn was worth is the difference between the values after and before it. The table shows the correlation of
+this difference with the turn's advantage, as the trainer computes it: over all turns, and after subtracting the mean
+of the trajectory from both, which leaves only the credit within trajectories. The correlation between the two
+independent estimates is the ceiling: their noise hides the rest. Intervals (95%) come from resampling trajectories."""
+    ]
+    titles = {"outcome": "The recipe's reward", "turn rewards": "The same with 0.1 for seeing, taking and bringing"}
+    for name, world in table["worlds"].items():
+        size = f"{len(world['rewards'])} trajectories with {world['turns']} turns."
+        lines += ["", f"## {titles[name]}", "", size, ""]
+        lines += ["| algorithm | all turns | within trajectories |", "| --- | --- | --- |"]
+        ranked = sorted(world["algorithms"].items(), key=lambda item: -item[1]["all"]["correlation"])
+        for algorithm, own in [*((f"`{word}`", own) for word, own in ranked), ("ceiling", world["ceiling"])]:
+            lines.append(f"| {algorithm} | {_correlation(own['all'])} | {_correlation(own['within'])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _correlation(own: Mapping[str, float] | None) -> str:
+    return "none" if own is None else f"{own['correlation']:.2f} [{own['low']:.2f}, {own['high']:.2f}]"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "results.md": _made_by("results_page.py", "results_page", NOTE, _markdown),
     "reference/certificates.md": certificates_page,
+    "reference/turn_credit.md": turn_credit_page,
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
     "reference/built_in.md": built_in_page,

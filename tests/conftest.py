@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import inspect
 import os
 import secrets
 import sys
@@ -53,6 +54,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.trainer)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs in an event loop of its own, or in that of its open sandbox."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    do = arguments["box"].do if "box" in arguments else asyncio.run
+    do(pyfuncitem.obj(**arguments))
+    return True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest starts first."""
     items.sort(key=lambda item: groups.rank(item.path))
@@ -84,10 +96,9 @@ def _no_scorers_process_is_left() -> Iterator[None]:
 @pytest.fixture
 def quick_delays(monkeypatch):
     """Short pauses between the attempts of a request."""
-    from agent_rl.remote import http
-
-    monkeypatch.setattr(http, "FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(http, "JITTER_S", 0.0)
+    monkeypatch.setattr("agent_rl.remote.http.FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr("agent_rl.remote.http.JITTER_S", 0.0)
+    monkeypatch.setattr("agent_rl.sandbox.fusion._PAUSE_S", 0.0)
 
 
 @pytest.fixture(scope="session")

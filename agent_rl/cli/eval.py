@@ -93,13 +93,13 @@ def evaluate(
     """
     flags = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script, "tools": tools, "n": n}
     flags = {key: value for key, value in flags.items() if value is not None}
-    run, overrides = _split(words or [])
-    run, recipe = _task_as(run, recipe, has_model=model is not None)
+    run, overrides = split_run(words or [])
+    run, recipe = task_as(run, recipe, has_model=model is not None)
     if run is None and model is None and not any(word.startswith("model=") for word in overrides):
         raise ConfigError("--model", "no model was given", "Pass --model NAME, or a run's folder")
     if not (run or recipe or data) and not any(word.startswith("data=") for word in overrides):
         raise ConfigError("--data", "no rows were given", "Pass --data FILE, or --recipe NAME for its validation data")
-    evaluation, ledger = _opened(flags, run, recipe, overrides, out)
+    evaluation, ledger = opened(flags, run, recipe, overrides, out)
     with ledger:
         _run(evaluation, ledger, as_json)
         if difficulty is not None:
@@ -109,7 +109,7 @@ def evaluate(
             print(f"{count} rows with a difficulty: {difficulty}")
 
 
-def _split(words: list[str]) -> tuple[Path | None, list[str]]:
+def split_run(words: list[str]) -> tuple[Path | None, list[str]]:
     """Split the words into the run's folder and the settings."""
     runs = [word for word in words if "=" not in word]
     if len(runs) > 1:
@@ -117,7 +117,7 @@ def _split(words: list[str]) -> tuple[Path | None, list[str]]:
     return (Path(runs[0]) if runs else None), [word for word in words if "=" in word]
 
 
-def _task_as(run: Path | None, recipe: str | None, *, has_model: bool) -> tuple[Path | None, str | None]:
+def task_as(run: Path | None, recipe: str | None, *, has_model: bool) -> tuple[Path | None, str | None]:
     """Return run and recipe; a task's file means the task's recipe if a model is set, otherwise the task's run."""
     from agent_rl.launch.task import is_task, task_recipe
 
@@ -126,7 +126,7 @@ def _task_as(run: Path | None, recipe: str | None, *, has_model: bool) -> tuple[
     return (None, str(run)) if has_model else (task_recipe(str(run)).parent, recipe)
 
 
-def _opened(
+def opened(
     flags: dict[str, Any], run: Path | None, recipe: str | None, words: list[str], out: Path | None
 ) -> tuple[Evaluation, Ledger]:
     """Return the evaluation that the command line describes, and its ledger."""

@@ -88,6 +88,9 @@ class Tool(ABC):
     in fixed data. Only then are results reused instead of calling again; the tool's entry can override this."""
     in_order: ClassVar[bool] = False
     """Whether the calls in one turn run one after another, in order, if one of them calls this tool."""
+    outside: ClassVar[bool] = False
+    """Whether a call reaches the outside, such as a service. `agent-rl fork` repeats such a recorded call only if the
+    tool's entry has `reusable: true`; the same applies to any tool whose `config` has a `url`."""
     answers: ClassVar[bool] = False
     """Whether a call submits the final answer: it also runs in an episode's last turn, and no budget counts it."""
 

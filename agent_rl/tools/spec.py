@@ -83,6 +83,11 @@ class ToolSpec:
         """Whether a result may be reused instead of calling again."""
         return getattr(self.cls, "reusable", False) if self.reusable is None else self.reusable
 
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether `agent-rl fork` may send a recorded call again; see `Tool.outside`."""
+        return bool(self.reusable) or not (getattr(self.cls, "outside", False) or "url" in self.config)
+
     def schema(self) -> dict[str, Any]:
         """Return the OpenAI function dict, a copy that the caller may change."""
         function = {

@@ -79,12 +79,11 @@ def probe():
 
 
 async def episode(
-    policy, *specs, form=None, prompt=PROMPT, timeout_s=30.0, hooks=None, user=None, reuse=False, **budget
+    policy, *specs, form=None, prompt=PROMPT, timeout_s=30.0, hooks=None, user=None, reuse=False, kwargs=None, **budget
 ):
     specs = specs or (ToolSpec.from_class(Calculator),)
-    async with ToolSession(
-        specs, default_timeout_s=timeout_s, max_parallel_calls=1, settings=ToolsSettings(reuse_results=reuse)
-    ) as session:
+    options = {"tools_kwargs": kwargs, "settings": ToolsSettings(reuse_results=reuse)}
+    async with ToolSession(specs, default_timeout_s=timeout_s, max_parallel_calls=1, **options) as session:
         return await run_episode(policy, form or ReactFormat(), session, prompt, EpisodeBudget(**budget), hooks, user)
 
 

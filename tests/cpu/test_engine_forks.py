@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import psutil
 import pytest
 
 from agent_rl.cpu import engine_forks, forked_python
+from tests.support.processes import wait_until
 
 SCRIPT = """
 import json, multiprocessing, os, signal, sys, threading, time
@@ -62,22 +62,11 @@ def start(tmp_path: Path, server: dict[str, str]) -> Any:
         subprocess.run(
             command, env={**os.environ, "RAY_AUTH_MODE": "token", **server, **environment}, cwd=tmp_path, check=True
         )
-        found: dict[str, Any] = json.loads(appears(tmp_path / "found").read_text())
+        wait_until((tmp_path / "found").exists, 60)
+        found: dict[str, Any] = json.loads((tmp_path / "found").read_text())
         return found
 
     return run
-
-
-def appears(path: Path) -> Path:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return path
-
-
-def end(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
 
 
 def test_a_process_has_the_libraries_and_what_the_server_has_changed_and_ends_with_it(start, tmp_path: Path) -> None:
@@ -86,17 +75,17 @@ def test_a_process_has_the_libraries_and_what_the_server_has_changed_and_ends_wi
     assert (tmp_path / "output").read_text() == "said\n"
     assert psutil.Process(found["parent"]).ppid() == found["me"]
     left = [psutil.Process(found["parent"]), psutil.Process(found["pid"])]
-    end(found["me"])
+    os.kill(found["me"], signal.SIGKILL)
     assert psutil.wait_procs(left, 10)[1] == []
 
 
 def test_it_tells_the_server_of_a_failure(start, tmp_path: Path) -> None:
     found = start("fails", **{engine_forks.ENGINE: "1"})
-    assert appears(tmp_path / "told")
+    wait_until((tmp_path / "told").exists, 60)
     assert psutil.wait_procs([psutil.Process(pid) for pid in (found["pid"],) if psutil.pid_exists(pid)], 10)[1] == []
 
 
 def test_another_worker_has_no_copy(start) -> None:
     found = start("stays")
     assert (found["torch"], found["parent"]) == (False, found["me"])
-    end(found["me"])
+    os.kill(found["me"], signal.SIGKILL)

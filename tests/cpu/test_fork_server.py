@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from agent_rl.cpu import fork_server, forked_python, switch
 from tests.support.forks import EXTENDED, FORKS, Mode
+from tests.support.processes import wait_until
 
 SERVER = forked_python.SERVER
 
@@ -72,10 +72,7 @@ def test_a_fork_has_arguments_environment_and_folder_of_the_client(state: tuple[
     assert found["torch"]
     assert "agent_rl.cpu.fork_server" in psutil.Process(found["parent"]).cmdline()
     assert not found["verl"]  # what they do when they are imported depends on the worker's environment
-    deadline = time.monotonic() + 10
-    while psutil.pid_exists(found["pid"]):  # Ray asks for its workers by their process ids
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not psutil.pid_exists(found["pid"]))  # Ray asks for its workers by their process ids
 
 
 def test_threads_are_those_of_an_allocator_and_the_users_number_is_kept(state: tuple[Path, Any]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
-__all__ = ["response"]
+Choose = Callable[[Sequence[Any]], Any]
 
 
 def response(row: Mapping[str, Any]) -> str:
@@ -16,7 +17,7 @@ def response(row: Mapping[str, Any]) -> str:
         case "code":
             return f"```python\n{info['solution']}\n```"
         case "tool_calls":
-            calls = [f"<tool_call>{json.dumps(_call(call))}</tool_call>" for call in truth]
+            calls = [f"<tool_call>{json.dumps(call_of(call))}</tool_call>" for call in truth]
             return "\n".join(calls) or "None of the functions is for that."
         case "choice" | "judge":
             return f"The answer is ({truth})."
@@ -25,18 +26,20 @@ def response(row: Mapping[str, Any]) -> str:
     return str(info.get("solution") or info.get("answer") or f"It is \\boxed{{{truth}}}.")
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """One call that a truth accepts; of BFCL, `{name: {argument: [values]}}`, with the first value of each argument."""
+def call_of(call: Mapping[str, Any], choose: Choose = itemgetter(0)) -> dict[str, Any]:
+    """One call that a truth accepts; of BFCL, `{name: {argument: [values]}}`, with a chosen value of each argument."""
     if "arguments" in call:
         return {"name": call["name"], "arguments": call["arguments"]}
     ((name, accepted),) = call.items()
-    return {"name": name, "arguments": {key: _first(values) for key, values in accepted.items() if values[0] != ""}}
+    return {"name": name, "arguments": _chosen(accepted, choose)}
 
 
-def _first(values: Any) -> Any:
-    value = values[0]
+def _chosen(accepted: Mapping[str, Any], choose: Choose) -> dict[str, Any]:
+    picked = {key: choose(values) for key, values in accepted.items() if isinstance(values, list)}
+    return {key: _built(value, choose) for key, value in picked.items() if value != "" or accepted[key] == [""]}
+
+
+def _built(value: Any, choose: Choose) -> Any:
     if isinstance(value, dict):
-        return {key: _first(each) for key, each in value.items() if isinstance(each, list) and each[0] != ""}
-    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
-        return [_first([each]) for each in value]
-    return value
+        return _chosen(value, choose)
+    return [_built(item, choose) for item in value] if isinstance(value, list) else value

@@ -4,12 +4,9 @@ from typing import Any
 
 import pytest
 
-from agent_rl.data import check_row, check_rows, make_row
+from agent_rl.data import check_row, check_rows
 from agent_rl.errors import ConfigError
-
-
-def row(index: int | str = 0) -> dict[str, Any]:
-    return make_row(question="3 + 4?", index=index, data_source="shop/sums", ground_truth="7", split="train")
+from tests.data.test_rows import row
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Raw files are read with their places, and every kind of broken file gets one clear error."""
 
 import gzip
+import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ CSV = "question,answer\n" + "".join(f"{row['question']},{row['answer']}\n" for r
 OPTIONS = ("--prompt", "question", "--answer", "answer")
 
 
-def parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
-    pq.write_table(pa.Table.from_pylist(rows), path)
-    return path
+def parquet(rows: list[dict[str, Any]]) -> bytes:
+    pq.write_table(pa.Table.from_pylist(rows), file := io.BytesIO())
+    return file.getvalue()
 
 
 def written(path: Path, content: str | bytes) -> Path:
@@ -30,24 +30,23 @@ def written(path: Path, content: str | bytes) -> Path:
     return path
 
 
-FILES: dict[str, Callable[[Path], object]] = {
-    "a.jsonl": lambda path: written(path, LINES),
-    "b.json": lambda path: written(path, LINES),
-    "c.json": lambda path: written(path, json.dumps(ROWS, indent=1)),
-    "d.jsonl.gz": lambda path: written(path, gzip.compress(LINES.encode())),
-    "e.parquet": lambda path: parquet(path, ROWS),
-    "f.csv": lambda path: written(path, CSV),
-    "g.csv": lambda path: written(path, "\ufeff" + CSV.replace("\n", "\r\n") + "\r\n"),
-    "h.tsv": lambda path: written(path, CSV.replace(",", "\t")),
-    "i.csv.gz": lambda path: written(path, gzip.compress(CSV.encode())),
-    "j.ndjson": lambda path: written(path, LINES + "\n"),
+FILES = {
+    "a.jsonl": LINES,
+    "b.json": LINES,
+    "c.json": json.dumps(ROWS, indent=1),
+    "d.jsonl.gz": gzip.compress(LINES.encode()),
+    "e.parquet": parquet(ROWS),
+    "f.csv": CSV,
+    "g.csv": "\ufeff" + CSV.replace("\n", "\r\n") + "\r\n",
+    "h.tsv": CSV.replace(",", "\t"),
+    "i.csv.gz": gzip.compress(CSV.encode()),
+    "j.ndjson": LINES + "\n",
 }
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_kind_of_file_is_read(tmp_path: Path, name: str) -> None:
-    FILES[name](tmp_path / name)
-    found = list(read_raw(tmp_path / name))
+    found = list(read_raw(written(tmp_path / name, FILES[name])))
     of_text = [{key: str(value) for key, value in row.items()} for row in ROWS]
     assert [raw.value for raw in found] == (of_text if "sv" in name else ROWS)
     last = {"a": "line 5", "b": "line 5", "c": "row 4", "d": "line 5", "e": "row 4", "j": "line 5"}
@@ -62,79 +61,45 @@ def test_text_in_quotes_may_have_commas_and_lines(tmp_path: Path) -> None:
     assert found[1].place.endswith("a.csv, line 4")
 
 
-BROKEN: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
-    "no such file": ("x.csv", lambda path: written(path.with_name("y.csv"), CSV), "", "there is no such file"),
-    "a folder": ("x.csv", lambda path: path.mkdir(), "", "it is a folder"),
-    "no known ending": ("x.xlsx", lambda path: written(path, CSV), "", "extension .xlsx"),
-    "empty CSV": ("x.csv", lambda path: written(path, ""), "", "the file is empty"),
-    "only a header": ("x.csv", lambda path: written(path, "question,answer\n"), "", "there are no rows"),
-    "bad JSON line": ("x.jsonl", lambda path: written(path, LINES + '{"a": \n'), "line 6", "it is not JSON"),
-    "cut-off list": ("x.json", lambda path: written(path, json.dumps(ROWS)[:-9]), "", "it is not JSON"),
-    "number in a list": ("x.json", lambda path: written(path, '[{"question": "a?", "answer": 1}, 2]'), "row 1", "(2)"),
-    "one object over lines": ("x.json", lambda path: written(path, '{\n"a": 1}'), "line 1", "one list of objects"),
-    "too deep": ("x.jsonl", lambda path: written(path, '{"a":' + "[" * 10**5), "line 1", "it is not JSON"),
-    "latin1 JSONL": ("x.jsonl", lambda path: written(path, LINES.encode() + b'{"a": "\xe9"}'), "line 6", "not UTF-8"),
-    "UTF-16": ("x.csv", lambda path: written(path, CSV.encode("utf-16")), "line 1", "not UTF-8"),
-    "too many cells": ("x.csv", lambda path: written(path, CSV + "a, b?,1\n"), "line 7", "3 cells"),
-    "open quote": ("x.csv", lambda path: written(path, CSV + '"a?,1\n'), "line 7", "1 cells"),
-    "doubled column": ("x.csv", lambda path: written(path, "question,question,answer\na,b,c"), "line 1", "twice"),
-    "cut-off parquet": (
-        "x.parquet",
-        lambda path: written(path, parquet(path, ROWS).read_bytes()[:-20]),
-        "",
-        "cannot be read as parquet",
-    ),
-    "parquet with a broken page": (
-        "x.parquet",
-        lambda path: written(path, b"PAR1" + b"\0" * 200 + parquet(path, ROWS).read_bytes()[204:]),
-        "",
-        "cannot be read as parquet",
-    ),
-    "cut-off gzip": ("x.jsonl.gz", lambda path: written(path, gzip.compress(LINES.encode())[:-12]), "", "Copy or"),
-    "missing column": (
-        "x.csv",
-        lambda path: written(path, "question,result\na?,1\n"),
-        "line 2, column answer",
-        "no col",
-    ),
-    "null answer": (
-        "x.parquet",
-        lambda path: parquet(path, [*ROWS, {"question": "a?", "answer": None}]),
-        "row 5, column answer",
-        "the value is None",
-    ),
-    "empty answer": ("x.csv", lambda path: written(path, CSV + "a?,\n"), "line 7, column answer", "got ''"),
-    "number as question": (
-        "x.jsonl",
-        lambda path: written(path, LINES + '{"question": 7, "answer": 1}'),
-        "line 6, column question",
-        "expected text, got 7",
-    ),
+BROKEN: dict[str, tuple[str, str | bytes | None, str, str]] = {  # the file's name and content, the place, the problem
+    "no such file": ("x.csv", None, "", "there is no such file"),
+    "a folder": (".", None, "", "it is a folder"),
+    "no known ending": ("x.xlsx", CSV, "", "extension .xlsx"),
+    "empty CSV": ("x.csv", "", "", "the file is empty"),
+    "only a header": ("x.csv", "question,answer\n", "", "there are no rows"),
+    "bad JSON line": ("x.jsonl", LINES + '{"a": \n', "line 6", "it is not JSON"),
+    "cut-off list": ("x.json", json.dumps(ROWS)[:-9], "", "it is not JSON"),
+    "number in a list": ("x.json", '[{"question": "a?", "answer": 1}, 2]', "row 1", "(2)"),
+    "one object over lines": ("x.json", '{\n"a": 1}', "line 1", "one list of objects"),
+    "too deep": ("x.jsonl", '{"a":' + "[" * 10**5, "line 1", "it is not JSON"),
+    "latin1 JSONL": ("x.jsonl", LINES.encode() + b'{"a": "\xe9"}', "line 6", "not UTF-8"),
+    "UTF-16": ("x.csv", CSV.encode("utf-16"), "line 1", "not UTF-8"),
+    "too many cells": ("x.csv", CSV + "a, b?,1\n", "line 7", "3 cells"),
+    "open quote": ("x.csv", CSV + '"a?,1\n', "line 7", "1 cells"),
+    "doubled column": ("x.csv", "question,question,answer\na,b,c", "line 1", "twice"),
+    "cut-off parquet": ("x.parquet", parquet(ROWS)[:-20], "", "cannot be read as parquet"),
+    "broken page": ("x.parquet", b"PAR1" + b"\0" * 200 + parquet(ROWS)[204:], "", "cannot be read as parquet"),
+    "cut-off gzip": ("x.jsonl.gz", gzip.compress(LINES.encode())[:-12], "", "Copy or"),
+    "missing column": ("x.csv", "question,result\na?,1\n", "line 2, column answer", "no col"),
+    "null answer": ("x.parquet", parquet([{**ROWS[0], "answer": None}]), "row 0, column answer", "the value is None"),
+    "empty answer": ("x.csv", CSV + "a?,\n", "line 7, column answer", "got ''"),
+    "number as question": ("x.jsonl", '{"question": 7, "answer": 1}', "line 1, column question", "expected text"),
     "mapping as question": (
         "x.jsonl",
-        lambda path: written(path, LINES + '{"question": {"a": 1}, "answer": 1}'),
+        LINES + '{"question": {"a": 1}, "answer": 1}',
         "line 6, own/from_file, train row 4, column prompt",
         "is not a prompt",
     ),
-    "no JSON in a column": (
-        "x.parquet",
-        lambda path: parquet(path, [{**row, "sound": None} for row in ROWS] + [{**ROWS[0], "sound": b"\0"}]),
-        "row 5, ",
-        "JSON cannot represent",
-    ),
-    "half a character": (
-        "x.jsonl",
-        lambda path: written(path, LINES + '{"question": "\\ud800", "answer": "1"}'),
-        "line 6, ",
-        "UTF-8 cannot encode it",
-    ),
+    "no JSON in a column": ("x.parquet", parquet([{**ROWS[0], "sound": b"\0"}]), "row 0, ", "JSON cannot represent"),
+    "half a character": ("x.jsonl", '{"question": "\\ud800", "answer": "1"}', "line 1, ", "UTF-8 cannot encode it"),
 }
 
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_broken_input_gets_one_clear_error(tmp_path: Path, refusal: Any, kind: str) -> None:
-    name, make, place, problem = BROKEN[kind]
-    make(tmp_path / name)
+    name, content, place, problem = BROKEN[kind]
+    if content is not None:
+        written(tmp_path / name, content)
     (line,) = refusal(FROM_FILE, "--input", tmp_path / name, *OPTIONS).splitlines()
     assert line.startswith(f"error: {tmp_path / name}{', ' if place else ''}{place}")
     assert problem in line
@@ -193,7 +158,7 @@ def test_a_data_set_of_the_package_datasets_is_streamed(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     (tmp_path / "set").mkdir()
-    parquet(tmp_path / "set" / "train.parquet", ROWS)
+    written(tmp_path / "set" / "train.parquet", parquet(ROWS))
     assert [raw.value for raw in from_hub(str(tmp_path / "set"))] == ROWS
     with pytest.raises(ConfigError, match=r"cannot be loaded from the Hugging Face Hub .*nowhere"):
         list(from_hub(str(tmp_path / "set"), split="nowhere"))

@@ -8,14 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agent_rl.data import RowWriter, check_file, make_row, read_parquet, storage, unpacked, write_parquet
+from agent_rl.data import RowWriter, check_file, read_parquet, storage, unpacked, write_parquet
 from agent_rl.errors import ConfigError
-
-
-def row(index: int | str = 0, **changes: Any) -> dict[str, Any]:
-    given = {"question": "3 + 4?", "data_source": "shop/sums", "ground_truth": "7", "split": "train", **changes}
-    return make_row(index=index, **given)
-
+from tests.data.test_rows import row
 
 DIFFERENT = [
     row(0, tools_kwargs={"search": {"create_kwargs": {"index": "wiki", "filter": None}}}, tool_selection=["search"]),

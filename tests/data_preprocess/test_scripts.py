@@ -113,18 +113,3 @@ def test_generated_rows_have_two_splits_and_the_seed_decides(data_set, tmp_path,
     train, test = made(1)
     assert made(1) == (train, test)
     assert made(2) != (train, test)
-
-
-def test_gsm8k_without_the_hub_names_the_way_out(tmp_path):
-    result = run_script(
-        "gsm8k_multiturn_w_tool.py",
-        "--local_save_dir",
-        tmp_path / "out",
-        HF_HUB_OFFLINE="1",
-        HF_HOME=str(tmp_path / "hf"),
-    )
-    assert result.returncode == 2
-    assert result.stderr.startswith("error: openai/gsm8k: the data set cannot be loaded from the Hugging Face Hub")
-    assert "--local_dataset_path FOLDER" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert not (tmp_path / "out").exists()

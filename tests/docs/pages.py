@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PAGES", "ROOT", "Command", "anchors", "block", "blocks", "commands", "exists", "read"]
-
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs", "docs/guides", "docs/reference", "recipes/*", "agent_rl", "tests", "tests/gpu", ".")
 PAGES = sorted(

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
-from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.registry import find_agent, load_script, registered
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import load_user
@@ -21,12 +19,14 @@ from agent_rl.data.order import RowOrder
 from agent_rl.data.row_table import RowFacts
 from agent_rl.rewards import Reward, compute_score
 from agent_rl.settings import AgentRLSettings, RewardSettings
-from agent_rl.tools import ToolSession, ToolSpec, load_tools
+from agent_rl.tools import ToolSpec, load_tools
 from agent_rl.tools.inspection import call, signature
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, trace
 from agent_rl.trajectory.trace.batches import append_batch
+from tests.agents.episodes import run
 from tests.docs.pages import PAGES, ROOT, block, blocks
 from tests.support.scoring import score
+from tests.tools import use
 
 TESTED = {
     "README.md": ["lockers.py"],
@@ -55,14 +55,8 @@ def test_every_program_is_tested() -> None:
 def test_a_tool_of_your_own(tmp_path: Path) -> None:
     (tmp_path / "my_tools.py").write_text(block("docs/guides/tools.md", "python", "my_tools.py"))
     (tmp_path / "my_tools.yaml").write_text(block("docs/guides/tools.md", "yaml", "my_tools.yaml"))
-
-    async def use() -> list[str]:
-        async with ToolSession(load_tools(tmp_path / "my_tools.yaml"), default_timeout_s=5) as session:
-            calls = [ToolCall("counter", {"by": 2}), ToolCall("calculator", {"expression": "6*7"})]
-            results = await session.run(calls) + await session.run([ToolCall("counter", {"by": 3})])
-            return [result.text for result in results]
-
-    assert asyncio.run(use()) == ["2", "42", "5"]
+    turns = [("counter", {"by": 2}), ("calculator", {"expression": "6*7"})], [("counter", {"by": 3})]
+    assert [result.text for result in use.run(load_tools(tmp_path / "my_tools.yaml"), *turns)] == ["2", "42", "5"]
 
 
 def test_a_prompt_template_of_your_own() -> None:
@@ -129,20 +123,13 @@ def test_the_reward_of_the_guide_can_be_made() -> None:
 def test_a_simulated_user_of_your_own(tmp_path: Path) -> None:
     (tmp_path / "my_users.py").write_text(block("docs/guides/agents.md", "python", "my_users.py"))
     user = load_user(f"{tmp_path}/my_users.py:Haggler", {})({}, {})
-
-    async def talk() -> Trajectory:
-        async with ToolSession([], default_timeout_s=5) as session:
-            policy = ScriptedPolicy(["Message: $9, please.", "Message: $5 then."])
-            messages = [{"role": "user", "content": "Hello."}]
-            return await run_episode(policy, UserSimFormat(""), session, messages, EpisodeBudget(), user=user)
-
-    trajectory = asyncio.run(talk())
+    trajectory = run(["Message: $9, please.", "Message: $5 then."], form=UserSimFormat(""), user=user)
     assert (len(trajectory.turns), trajectory.turns[0].observation, trajectory.verdict) == (2, "Too much.", 1.0)
 
 
 def test_hooks_of_your_own(tmp_path: Path) -> None:
     from agent_rl.agents.episode.hooks import load_hooks
-    from agent_rl.trajectory import ToolResult, ToolStatus
+    from agent_rl.trajectory import ToolStatus
 
     (tmp_path / "my_hooks.py").write_text(block("docs/guides/agents.md", "python", "my_hooks.py"))
     hooks = load_hooks(f"{tmp_path}/my_hooks.py:Patience")()
@@ -192,14 +179,8 @@ def of_another_framework(folder: Path, name: str, tools: str) -> tuple[list[Tool
 
 def test_a_tool_as_in_verl_tool(tmp_path: Path) -> None:
     specs, _ = of_another_framework(tmp_path, "questions", "questions")
-
-    async def use() -> list[ToolResult]:
-        kwargs = {"ask": {"create_kwargs": {"secret": 40}}}
-        async with ToolSession(specs, tools_kwargs=kwargs, default_timeout_s=5) as session:
-            asked = [{"above": above} for above in (30, 50, 200, 10)]
-            return [(await session.run([ToolCall("ask", each)]))[0] for each in asked[:3]]
-
-    yes, no, wrong = asyncio.run(use())
+    turns = ([("ask", {"above": above})] for above in (30, 50, 200))
+    yes, no, wrong = use.run(specs, *turns, tools_kwargs={"ask": {"create_kwargs": {"secret": 40}}})
     assert (yes.text, no.text) == ("yes", "no")
     assert "from 0 to 100" in wrong.text
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["CASES", "PROMPTS", "SAMPLES", "STEPS", "Case"]
-
 PROMPTS, SAMPLES, STEPS = 4, 3, 3
 FLAKY = Path(__file__).parents[1] / "e2e/flaky.py"
 

@@ -24,9 +24,6 @@ MEASURED = re.compile(r"by [^,]+(?:, or its user)?(?P<sigmoid>, its sigmoid)?")
 GATE = re.compile(r"(\w+) >= ([-\d.]+)")
 
 
-__all__ = ["check_readme"]
-
-
 @dataclass
 class Facts:
     """What the test knows about a trajectory that it made."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["ALGORITHMS", "CORRECTIONS", "ENTRIES", "KL", "Entry"]
-
 ALGORITHMS = [f"algo={name}" for name in ("grpo", "ppo", "rloo", "remax", "reinforce_plus_plus", "dapo", "gspo")]
 ALGORITHMS += [f"algo={name}" for name in ("turn", "gigpo", "maxrl", "dr_grpo", "cispo", "sapo", "grpo_passk", "gdpo")]
 CORRECTIONS = [f"correction={name}" for name in ("none", "tis", "mis", "geo", "icepop")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -22,21 +21,15 @@ README = (RECIPE / "README.md").read_text()
 REPLY = '{"reason": "r", "scores": {"reasoning": 10, "tools": 4, "clarity": 0}}'
 
 
-def test_the_judge_counts_when_the_answer_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_judge_counts_when_the_answer_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     with FaultyServer(default=says(REPLY)[0]) as server:
         url = f"agent_rl.reward.components.judge.config.url={server.url}"
         settings = AgentRLSettings.from_config(compose(RECIPE, [url])).reward
         reward = Reward(settings, max_response_tokens=2048)
-
-        async def scored(answer: str) -> tuple[float, dict[str, float]]:
-            score = await reward.score(trajectory(answer, data_source="openai/gsm8k"))
-            return score.total, score.components
-
-        total, components = asyncio.run(scored("4"))
-        assert components["judge"] == pytest.approx((2 * 1.0 + 0.4 + 0.0) / 4)
-        assert total == pytest.approx(1 + 0.3 * components["judge"])
-        assert asyncio.run(scored("5"))[0] == 0
+        right, wrong = [await reward.score(trajectory(each, data_source="openai/gsm8k")) for each in ("4", "5")]
+        assert right.components["judge"] == pytest.approx((2 * 1.0 + 0.4 + 0.0) / 4)
+        assert (right.total, wrong.total) == (pytest.approx(1 + 0.3 * right.components["judge"]), 0)
         (body,) = bodies(server)
     assert "<<<final answer" in body["messages"][1]["content"]
     assert "- tools: The calculator" in body["messages"][1]["content"]

@@ -43,15 +43,16 @@ SUMMARY = {
 }
 
 
+def quickstart(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "recipes/quickstart/quickstart.py", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The folder of a quickstart in two steps, and what it printed."""
     folder = tmp_path_factory.mktemp("quickstart")
-    arguments = ["--out", str(folder), "--steps", "2", "--test-problems", "12"]
-    done = subprocess.run(
-        [sys.executable, "recipes/quickstart/quickstart.py", *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=400,
-    )  # fmt: skip
+    done = quickstart("--out", folder, "--steps", 2, "--test-problems", 12)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, (done.stderr + done.stdout).splitlines()
 
@@ -265,11 +266,7 @@ def test_a_table_follows_the_run_and_keeps_the_readers_place(pages: Pages) -> No
 
 
 def test_a_wrong_key_is_an_error_of_one_sentence(tmp_path: Path) -> None:
-    arguments = ["--out", str(tmp_path), "--steps", "1", "agent_rl.budgt.x=1"]
-    done = subprocess.run(
-        [sys.executable, "recipes/quickstart/quickstart.py", *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
+    done = quickstart("--out", tmp_path, "--steps", 1, "agent_rl.budgt.x=1")
     assert done.returncode == 2
     output = " ".join(done.stdout.split())
     assert "error: agent_rl.budgt: unknown key" in output

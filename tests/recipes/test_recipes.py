@@ -87,17 +87,6 @@ def test_a_recipe_repeats_nothing_of_the_base(recipe: Path) -> None:
     assert own.defaults[0] == "agent"
 
 
-def test_a_key_that_verl_does_not_know_fails(tmp_path: Path) -> None:
-    text = (ROOT / "recipes/gsm8k_calculator/config.yaml").read_text()
-    (tmp_path / "config.yaml").write_text(
-        text.replace("actor_rollout_ref:\n", "actor_rollout_ref:\n  actor:\n    learning_rhythm: 1\n").replace(
-            "  - size: 3b\n", ""
-        )
-    )
-    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.actor\.learning_rhythm: verl has no such key"):
-        compose(tmp_path)
-
-
 @pytest.mark.parametrize("key", NOT_IN_YAML)
 def test_keys_that_only_dataclasses_have_are_still_missing_in_the_yaml(key: str) -> None:
     owner, _, name = key.rpartition(".")

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
-from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.data import service_dialogues, write_parquet
@@ -16,8 +14,9 @@ from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.checks import data
 from agent_rl.preflight.check import Status
 from agent_rl.settings.importing import find_object
-from agent_rl.tools import ToolSession, load_tools
+from agent_rl.tools import load_tools
 from agent_rl.trajectory import Trajectory
+from tests.agents.episodes import run
 
 RECIPE = Path(__file__).parents[2] / "recipes/multi_rm"
 SHOP = f"{RECIPE}/shop.py"
@@ -41,15 +40,9 @@ def say(text: str) -> str:
 def played(row: dict[str, Any], *texts: str) -> Trajectory:
     info = row["extra_info"]
     user = load_user(f"{SHOP}:Customer", {})({}, info["user"])
-
-    async def episode() -> Trajectory:
-        tools = load_tools(str(RECIPE / "shop.yaml"))
-        async with ToolSession(tools, default_timeout_s=30, tools_kwargs=info["tools_kwargs"]) as session:
-            return await run_episode(
-                ScriptedPolicy(texts), UserSimFormat(), session, row["prompt"], EpisodeBudget(max_turns=8), user=user
-            )
-
-    return asyncio.run(episode())
+    tools, its = load_tools(str(RECIPE / "shop.yaml")), {"prompt": row["prompt"], "kwargs": info["tools_kwargs"]}
+    trajectory: Trajectory = run([*texts], *tools, form=UserSimFormat(), user=user, max_turns=8, **its)
+    return trajectory
 
 
 def about(row: dict[str, Any]) -> tuple[str, dict[str, str], str]:

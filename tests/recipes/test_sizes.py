@@ -1,30 +1,25 @@
-"""The sizes of gsm8k_calculator pass verl's validation, their batches divide, its README's figures can be redone."""
+"""The sizes of gsm8k_calculator pass verl's validation, their batches divide, its README's figures are the doctor's."""
 
 from __future__ import annotations
 
 import functools
+import json
 import re
+import runpy
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from omegaconf import DictConfig
 
 from agent_rl.launch.composition import compose
+from agent_rl.launch.doctor.case import Case
+from agent_rl.launch.doctor.checks.memory import GIB, gpu_need
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "recipes/gsm8k_calculator"
 README = (RECIPE / "README.md").read_text()
-GIB = 2**30
-CONTEXTS = 1.5  # GiB on each GPU: CUDA contexts of trainer and engine, NCCL
-GRAPHS = 1.5  # and the engine's CUDA graphs
-QWEN = {  # hidden, layers, heads, key-value heads, MLP, vocabulary, tied embeddings: Qwen2.5's published configurations
-    "0.5b": (896, 24, 14, 2, 4864, 151_936, True),
-    "3b": (2048, 36, 16, 2, 11_008, 151_936, True),
-    "7b": (3584, 28, 28, 4, 18_944, 152_064, False),
-}
+SHAPES = runpy.run_path(str(ROOT / "docs/gpu_pages.py"))["SHAPES"]
 DOCUMENTED = [
     ("0.5b", []),
     ("3b", []),
@@ -88,7 +83,7 @@ def batches_divide(config: DictConfig) -> bool:
     )
 
 
-@pytest.mark.parametrize("size", QWEN)
+@pytest.mark.parametrize("size", ["0.5b", "3b", "7b"])
 @pytest.mark.parametrize("gpus", [1, 4, 8])
 def test_batches_divide_among_1_4_and_8_gpus(size: str, gpus: int) -> None:
     config = composed(f"size={size}")
@@ -132,46 +127,6 @@ def merged(groups: Iterable[Sequence[str]]) -> list[list[str]]:
     return lists
 
 
-def memory(size: str, config: DictConfig, card: float) -> dict[str, Any]:
-    """GiB of a GPU, by the README's formulas. `card` is what the GPU has to give."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    hidden, layers, heads, kv_heads, mlp, vocabulary, tied = QWEN[size]
-    with torch.device("meta"):
-        model = Qwen2ForCausalLM(
-            Qwen2Config(
-                hidden_size=hidden,
-                num_hidden_layers=layers,
-                num_attention_heads=heads,
-                num_key_value_heads=kv_heads,
-                intermediate_size=mlp,
-                vocab_size=vocabulary,
-                tie_word_embeddings=tied,
-            )
-        )
-    parameters = model.num_parameters()
-    gpus = config.trainer.n_gpus_per_node
-    tokens = config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
-    pool = config.actor_rollout_ref.rollout.gpu_memory_utilization * (card - 4 * parameters / gpus / GIB - CONTEXTS)
-    cache = pool - 2 * parameters / GIB
-    cached = cache * GIB / (2 * layers * kv_heads * (hidden // heads) * 2)
-    states = 16 * parameters / gpus / GIB
-    whole = 4 * hidden * vocabulary / GIB + GRAPHS
-    activations = tokens * hidden * layers * 2 / GIB
-    logits = 4 * tokens * vocabulary * 2 / GIB
-    return {
-        "parameters": f"{parameters / 1e9:.2f} G",
-        "states": f"{states:.1f}",
-        "activations": f"{activations:.1f}",
-        "logits": f"{logits:.1f}",
-        "update": f"{states + activations + logits + whole + CONTEXTS:.0f}",
-        "pool": f"{pool:.1f}",
-        "cache": f"{cache:.1f}",
-        "tokens": f"{cached / 1000:.0f} k",
-        "rollout": f"{12 * parameters / gpus / GIB + pool + GRAPHS + CONTEXTS:.0f}",
-    }
-
-
 @pytest.mark.parametrize(
     ("row", "size", "overrides", "card"),
     [
@@ -182,8 +137,17 @@ def memory(size: str, config: DictConfig, card: float) -> dict[str, Any]:
         ("`size=7b`, 4 x 80 GB", "7b", DOCUMENTED[4][1], 79),
     ],
 )
-def test_the_memory_table_is_what_its_formulas_give(row: str, size: str, overrides: list[str], card: float) -> None:
-    figures = memory(size, composed(f"size={size}", *overrides), card)
-    assert f"| {row} | {' | '.join(figures.values())} |" in README
-    assert float(figures["update"]) < card - 2  # room for what the formulas leave out
-    assert float(figures["rollout"]) < card - 2
+def test_the_memory_table_is_what_the_doctor_estimates(
+    row: str, size: str, overrides: list[str], card: float, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SHAPES[size.upper()]))
+    config = composed(f"size={size}", *overrides)
+    config.actor_rollout_ref.model.path = str(tmp_path)
+    case = Case(environ={}, config=config)
+    need = gpu_need(case, card * GIB)
+    cache = need.pool - need.engine_weights
+    gib = [each / GIB for each in (need.states, need.activations, need.logits, need.update, need.pool, cache)]
+    figures = "{:.1f} | {:.1f} | {:.1f} | {:.0f} | {:.1f} | {:.1f}".format(*gib)
+    cached = f"{cache / need.kv_per_token / 1000:.0f} k | {need.rollout / GIB:.0f}"
+    assert f"| {row} | {float(case.model.parameters or 0) / 1e9:.2f} G | {figures} | {cached} |" in README
+    assert max(need.update, need.rollout) < (card - 2) * GIB  # room for what the formulas leave out

@@ -36,28 +36,25 @@ def chat(judge: ChatClient, seed: int = 0) -> Coroutine[Any, Any, Completion]:
     return judge.chat({"messages": MESSAGES, "seed": seed}, SCHEMA)
 
 
-def ask(judge: ChatClient, times: int = 1) -> list[Any]:
-    async def every() -> list[Any]:
-        async with judge:
-            return [await caught(chat(judge, seed)) for seed in range(times)]
-
-    async def caught(work: Any) -> Any:
-        try:
-            completion = await work
-            return completion.text, completion.tokens
-        except Exception as error:
-            return error
-
-    return asyncio.run(every())
+async def ask(judge: ChatClient, times: int = 1) -> list[Any]:
+    found: list[Any] = []
+    async with judge:
+        for seed in range(times):
+            try:
+                completion = await chat(judge, seed)
+                found.append((completion.text, completion.tokens))
+            except Exception as error:
+                found.append(error)
+    return found
 
 
-def test_requests_have_path_key_and_body_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_have_path_key_and_body_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "sk-judge-secret")
     with FaultyServer(default=says("hello")[0]) as server:
         judge = client(server, api_key_env="JUDGE_KEY")
-        assert ask(judge) == [("hello", 10)]
-        ask(client(server, ["none"], url=f"{server.url}/deep/path/"))
-        asyncio.run(judge.chat({"messages": MESSAGES, "stop": None, "top_p": 0.5}))
+        assert await ask(judge) == [("hello", 10)]
+        await ask(client(server, ["none"], url=f"{server.url}/deep/path/"))
+        await judge.chat({"messages": MESSAGES, "stop": None, "top_p": 0.5})
     first, second, _ = server.requests
     assert (first.path, second.path) == ("/v1/chat/completions", "/deep/path/chat/completions")
     assert first.headers["authorization"] == "Bearer sk-judge-secret"
@@ -76,64 +73,62 @@ def test_a_key_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("refused", [1, 2])
-def test_a_way_to_ask_for_json_that_is_refused_is_remembered(refused: int) -> None:
+async def test_a_way_to_ask_for_json_that_is_refused_is_remembered(refused: int) -> None:
     no = answer(400, {"error": "no such response_format"})
     with FaultyServer(*[no] * refused, default=says("{}")[0]) as server:
         judge = client(server)
-        assert ask(judge, 2) == [("{}", 10)] * 2
+        assert await ask(judge, 2) == [("{}", 10)] * 2
     modes = [(body.get("response_format") or {}).get("type") for body in bodies(server)]
     assert modes == ["json_schema", "json_object", None][: refused + 1] + modes[refused : refused + 1]
 
 
-def test_waiting_requests_skip_a_refused_json_mode() -> None:
+async def test_waiting_requests_skip_a_refused_json_mode() -> None:
     def refuses_schemas(handler: Any) -> None:
         refused = b"json_schema" in handler.body
         (answer(400, {}) if refused else says("{}")[0])(handler)
 
-    async def many(judge: ChatClient) -> list[Any]:
-        return await asyncio.gather(*(chat(judge) for _ in range(50)))
-
     with FaultyServer(default=refuses_schemas) as server:
-        asyncio.run(many(client(server, max_concurrent=4)))
+        judge = client(server, max_concurrent=4)
+        await asyncio.gather(*(chat(judge) for _ in range(50)))
     assert len(server.requests) <= 50 + 2 * 4
 
 
-def test_a_key_is_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_is_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "sk-judge-secret")
     with FaultyServer(default=answer(400, {"your key": "Bearer sk-judge-secret"})) as server:
         judge = client(server, api_key_env="JUDGE_KEY")
-        first, _ = ask(judge, 2)
+        first, _ = await ask(judge, 2)
         server.default = answer(401, b"sk-judge-secret")
-        (second,) = ask(judge)
+        (second,) = await ask(judge)
     assert "your key" in str(first)
     assert isinstance(second, ConfigError)
     assert not any("sk-judge-secret" in str(error) for error in (first, second))
 
 
-def test_a_request_that_is_wrong_however_it_asks_for_json() -> None:
+async def test_a_request_that_is_wrong_however_it_asks_for_json() -> None:
     with FaultyServer(default=answer(400, {"error": "too long"})) as server:
         judge = client(server, breaker={"failures": 1})
-        (error,) = ask(judge)
+        (error,) = await ask(judge)
         assert isinstance(error, RemoteError)
         assert "status 400" in str(error)
         assert "too long" in str(error)
         assert len(server.requests) == 3
         server.default = says("{}")[0]
-        assert ask(judge) == [("{}", 10)]  # nothing was remembered, and the circuit stays closed
+        assert await ask(judge) == [("{}", 10)]  # nothing was remembered, and the circuit stays closed
         assert bodies(server)[-1]["response_format"]["type"] == "json_schema"
 
 
-def test_a_fixed_way_to_ask_for_json() -> None:
+async def test_a_fixed_way_to_ask_for_json() -> None:
     with FaultyServer(default=answer(422, {})) as server:
-        ask(client(server, ["json_object"]))
+        await ask(client(server, ["json_object"]))
     assert [body["response_format"]["type"] for body in bodies(server)] == ["json_object"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_refusal_is_a_config_error_until_the_endpoint_has_answered(status: int) -> None:
+async def test_a_refusal_is_a_config_error_until_the_endpoint_has_answered(status: int) -> None:
     refusal = answer(status, b"no")
     with FaultyServer(refusal, *says("x"), default=refusal) as server:
-        first, _, later = ask(client(server), 3)
+        first, _, later = await ask(client(server), 3)
     assert isinstance(first, ConfigError)
     assert "a.config." in str(first)
     assert isinstance(later, RemoteError)  # it worked before: the endpoint's failure
@@ -143,55 +138,49 @@ def test_a_refusal_is_a_config_error_until_the_endpoint_has_answered(status: int
     "body",
     [b"{broken", b"", [], {}, {"choices": []}, {"choices": [{}]}, {"choices": [{"message": {"content": 3}}]}, None],
 )
-def test_answers_without_a_message(body: Any) -> None:
+async def test_answers_without_a_message(body: Any) -> None:
     with FaultyServer(default=answer(200, body)) as server:
         judge = client(server)
-        (error,) = ask(judge)
+        (error,) = await ask(judge)
     assert isinstance(error, UnusableReplyError)
 
 
-def test_a_message_without_text_and_tokens_that_are_not_counted() -> None:
+async def test_a_message_without_text_and_tokens_that_are_not_counted() -> None:
     with FaultyServer(*says(None), *says("12345678", tokens=None)) as server:
-        assert ask(client(server), 2) == [("", 10), ("12345678", 0)]
+        assert await ask(client(server), 2) == [("", 10), ("12345678", 0)]
 
 
-def test_requests_that_wait_are_not_sent_once_the_circuit_is_open() -> None:
-    async def many(judge: ChatClient) -> list[Any]:
-        return await asyncio.gather(*(chat(judge) for _ in range(50)), return_exceptions=True)
-
+async def test_requests_that_wait_are_not_sent_once_the_circuit_is_open() -> None:
     with FaultyServer(default=hang) as server:
         judge = client(server, attempts=1, timeout_s=0.3, max_concurrent=4, breaker={"failures": 4})
-        errors = asyncio.run(many(judge))
+        errors = await asyncio.gather(*(chat(judge) for _ in range(50)), return_exceptions=True)
         assert 4 <= len(server.requests) <= 7  # three may have begun before the fourth failed
     assert all(isinstance(error, UnscoredError) for error in errors)
 
 
-def test_a_conversation_that_is_too_long_is_recognised_at_once() -> None:
+async def test_a_conversation_that_is_too_long_is_recognised_at_once() -> None:
     refusal = answer(400, {"error": "This model's maximum context length is 100 tokens"})
     with FaultyServer(default=refusal) as server:
-        (error,) = ask(client(server))
+        (error,) = await ask(client(server))
     assert isinstance(error, TooLongError)
     assert len(server.requests) == 1  # another JSON mode would not help
 
 
-def test_a_password_in_the_address_is_in_no_message() -> None:
+async def test_a_password_in_the_address_is_in_no_message() -> None:
     with FaultyServer(default=answer(404)) as server:
-        (error,) = ask(client(server, url=server.url.replace("http://", "http://user:pa55word@")))
+        (error,) = await ask(client(server, url=server.url.replace("http://", "http://user:pa55word@")))
     assert isinstance(error, ConfigError)
     assert "a.config.url: http://127.0.0.1" in str(error)
     assert "pa55word" not in str(error)
 
 
 @pytest.mark.parametrize("answered", [{"data": [1]}, {"data": []}, [], {}, {"data": None}])
-def test_other_requests_than_chats(answered: Any) -> None:
-    async def post(judge: ChatClient) -> Any:
-        return await judge.post("/embeddings", {"input": ["x" * 8]}, lambda found: found["data"][0], "embedding")
-
+async def test_other_requests_than_chats(answered: Any) -> None:
     with FaultyServer(default=answer(200, answered)) as server:
-        judge = client(server)
+        post = client(server).post("/embeddings", {"input": ["x" * 8]}, lambda found: found["data"][0], "embedding")
         if answered == {"data": [1]}:
-            assert asyncio.run(post(judge)) == 1
+            assert await post == 1
         else:
             with pytest.raises(UnusableReplyError, match="the answer has no embedding"):
-                asyncio.run(post(judge))
+                await post
     assert server.requests[0].path == "/v1/embeddings"

@@ -1,10 +1,6 @@
 import pytest
 
-from agent_rl.remote import http as remote
-
 
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(quick_delays: None) -> None:
     """Between two attempts of a request."""
-    monkeypatch.setattr(remote, "JITTER_S", 0.0)
-    monkeypatch.setattr(remote, "FIRST_DELAY_S", 0.01)

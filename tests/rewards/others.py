@@ -5,8 +5,6 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["MATH", "PROSE"]
-
 
 def math_verify(answer: str, truth: str) -> bool:
     from math_verify import parse, verify

@@ -57,3 +57,41 @@ def test_a_component_that_cannot_be_made_is_named(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=message):
         make_component("mine", kind, config, KEY)
+
+
+def of_a_model(**config: object) -> dict[str, object]:
+    return {"models": {"a": config}}
+
+
+JUDGE = {"url": "http://x", "model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "key"),
+    [
+        ("judge", {**JUDGE, "scale": [5, 5]}, "scale"),
+        ("judge", {**JUDGE, "scale": [10, 0]}, "scale"),
+        ("judge", {**JUDGE, "rubric": [{"name": "a", "description": "It is."}]}, "rubric"),
+        ("judge", {**JUDGE, "mode": "paired"}, "mode"),
+        ("judge", {**JUDGE, "aggregate": "max"}, "aggregate"),
+        ("judge", {**JUDGE, "no_answer": 0}, "no_answer"),
+        ("judge", {**JUDGE, "votes": 2, "quorum": 3}, "quorum"),
+        ("judge", {**JUDGE, "votes": 2, "temperature": 0}, "temperature"),
+        ("judge", {**JUDGE, "votes": 0}, "votes"),
+        ("judge", {**JUDGE, "url": "localhost"}, "url"),
+        ("reward_model", {"models": {}}, "models"),
+        ("reward_model", of_a_model(weights=1), "weights"),
+        ("reward_model", {**of_a_model(), "combine": "median"}, "combine"),
+        ("reward_model", {**of_a_model(weight=0), "combine": "mean"}, "weight"),
+        ("reward_model", of_a_model(range=[1, 0]), "range"),
+        ("reward_model", of_a_model(url="http://h", prompt_length=5), "tokenizer"),
+        ("rules", {}, "no rule is set"),
+        ("rules", {"patterns": ["("]}, "patterns"),
+        ("rules", {"al_of": ["a"]}, "al_of"),
+        ("tags", {}, "tags"),
+        *(("reward_api", {"url": url}, "url") for url in ("host:80/get", "ftp://host", "http://", "http://h:port", "")),
+    ],
+)
+def test_a_config_that_cannot_work_is_refused_with_its_key(kind: str, config: dict[str, object], key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{KEY}\.config.*{key}"):
+        make_component("mine", kind, config, KEY)

@@ -263,32 +263,20 @@ def line(probes, text):
         ("timeout", {}, UnscoredError, "tone: TimeoutError: said"),
         ("connection", {}, UnscoredError, "tone: ConnectionResetError: said"),
         ("config", {}, ConfigError, "k: said. r"),
-        ("bug", {}, UserCodeError, "tone failed at {raise}: KeyError: 'said'. The trajectory is 'u_3'"),
+        ("bug", {}, UserCodeError, "tone failed at {raise}: KeyError: 'said'"),
         ("bug", {"on_error": "unscored"}, UnscoredError, "tone failed at {raise}: KeyError: 'said'"),
-        (
-            "",
-            {"combine": "no_sum"},
-            UserCodeError,
-            "combine failed at {sum}: KeyError: 'helpful'. The trajectory is 'u_3'",
-        ),
-        (
-            "",
-            {"combine": "no_sum", "on_error": "unscored"},
-            UnscoredError,
-            "combine failed at {sum}: KeyError: 'helpful'",
-        ),
+        ("sum", {}, UserCodeError, "combine failed at {sum}: KeyError: 'helpful'"),
+        ("sum", {"on_error": "unscored"}, UnscoredError, "combine failed at {sum}: KeyError: 'helpful'"),
     ],
 )
 def test_what_fails_is_unscored_and_what_raises_stops_the_run_unless_it_shall_not(error, section, kind, text, probes):
-    settings = {
-        **section,
-        "components": {"tone": {"kind": probes("Fixed"), "weight": 0.01, "config": {"error": error}}},
-    }
-    settings |= {"combine": probes("no_sum")} if "combine" in section else {}
+    section |= {"combine": probes("no_sum")} if error == "sum" else {}
+    tone = {"kind": probes("Fixed"), "weight": 0.01, "config": {"error": error.removeprefix("sum")}}
     with pytest.raises(kind) as caught:
-        score(_trajectory(id="u_3"), settings)
+        score(_trajectory(id="u_3"), {**section, "components": {"tone": tone}})
     places = {"raise": line(probes, "raise {"), "sum": line(probes, "return values[")}
-    assert str(caught.value) == text.format_map(places)
+    whose = ". The trajectory is 'u_3'" if kind is UserCodeError else ""
+    assert str(caught.value) == text.format_map(places) + whose
 
 
 @pytest.mark.parametrize(

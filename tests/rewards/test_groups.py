@@ -75,8 +75,5 @@ def test_a_wrong_configuration_fails_all(reward: Reward) -> None:
     assert all(isinstance(each, ConfigError) for each in run(reward, ["5", "wrong config"]))
 
 
-def test_outside_a_group_there_is_none() -> None:
-    async def ask() -> object:
-        return groups.current()
-
-    assert asyncio.run(ask()) is None
+async def test_outside_a_group_there_is_none() -> None:
+    assert groups.current() is None

@@ -39,86 +39,60 @@ def denied(name: str, code: str, *statuses: str, control: bool = False) -> Attac
     return attack(name, f"import ctypes, os, socket\n{code.strip()}\nprint('BREACH')", *statuses, control=control)
 
 
+def endless(name: str, code: str, *statuses: str, timeout_s: float = 1.0) -> Attack:
+    """An attack that does not end by itself before its limit."""
+    return attack(name, code, "timeout", *statuses, timeout_s=timeout_s)
+
+
+def reads(name: str, code: str) -> Attack:
+    """An attack that has the secret in `data`."""
+    return attack(name, f"import os\n{code}\nif '$TOKEN' in str(data): print('BREACH')", control=True)
+
+
+def calls(name: str, call: str, *, control: bool = False) -> Attack:
+    """An attack by a function of the C library that returns 0 where it succeeds."""
+    return attack(name, f"import ctypes, os\nif ctypes.CDLL(None).{call} == 0: print('BREACH')", control=control)
+
+
 FILES = [
-    attack("read a secret file", "if '$TOKEN' in open('$SECRET').read(): print('BREACH')", control=True),
-    attack(
-        "read it by descriptor calls",
-        "import os\nif b'$TOKEN' in os.read(os.open('$SECRET', os.O_RDONLY), 99): print('BREACH')",
-        control=True,
-    ),
-    attack(
-        "read it through a symbolic link",
-        "import os\nos.symlink('$SECRET', 'link')\nif '$TOKEN' in open('link').read(): print('BREACH')",
-        control=True,
-    ),
-    attack(
-        "read it through a hard link",
-        "import os\nos.link('$SECRET', 'link')\nif '$TOKEN' in open('link').read(): print('BREACH')",
-        control=True,
-    ),
+    reads("read a secret file", "data = open('$SECRET').read()"),
+    reads("read it through a symbolic link", "os.symlink('$SECRET', 'link')\ndata = open('link').read()"),
+    reads("read it through a hard link", "os.link('$SECRET', 'link')\ndata = open('link').read()"),
     denied("move it here", "os.rename('$MOVABLE', 'mine')", control=True),
-    attack(
+    reads(
         "read it by sendfile",
         """
-import os
 out = os.open('copy', os.O_RDWR | os.O_CREAT)
 os.sendfile(out, os.open('$SECRET', os.O_RDONLY), 0, 100)
-if '$TOKEN' in open('copy').read(): print('BREACH')
+data = open('copy').read()
 """,
-        control=True,
     ),
-    attack(
+    reads(
         "read it by a descriptor of the root directory",
+        "root = os.open('/', os.O_PATH)\ndata = os.read(os.open('$SECRET'[1:], os.O_RDONLY, dir_fd=root), 99)",
+    ),
+    reads(
+        "read it by the C library",
         """
-import os
-root = os.open('/', os.O_PATH)
-if b'$TOKEN' in os.read(os.open('$SECRET'[1:], os.O_RDONLY, dir_fd=root), 99): print('BREACH')
+import ctypes
+libc, buffer = ctypes.CDLL(None), ctypes.create_string_buffer(99)
+libc.read(libc.open(b'$SECRET', 0), buffer, 99)
+data = buffer.raw
 """,
-        control=True,
     ),
-    attack(
-        "map it into memory",
-        """
-import ctypes, os
-libc = ctypes.CDLL(None)
-fd = libc.open(b'$SECRET', 0)
-buffer = ctypes.create_string_buffer(99)
-libc.read(fd, buffer, 99)
-if b'$TOKEN' in buffer.raw: print('BREACH')
-""",
-        control=True,
-    ),
-    attack(
-        "list a foreign directory",
-        "import os\nif 'secret.txt' in os.listdir('$OUTSIDE'): print('BREACH')",
-        control=True,
-    ),
-    attack(
-        "walk the machine",
-        "import os\nfound = [f for _, _, f in os.walk('$OUTSIDE')]\nif found: print('BREACH')",
-        control=True,
-    ),
-    attack("read the list of users", "if 'root' in open('/etc/passwd').read(): print('BREACH')", control=True),
-    attack("read the passwords", "if open('/etc/shadow').read(): print('BREACH')"),
-    attack("read the mounts", "if open('/proc/self/mounts').read(): print('BREACH')", control=True),
-    attack("read its own environment file", "if '$TOKEN' in open('/proc/self/environ').read(): print('BREACH')"),
-    attack(
-        "read the trainer's environment",
-        "if open('/proc/$TRAINER/environ').read(): print('BREACH')",
-        control=True,
-    ),
+    denied("list a foreign directory", "assert 'secret.txt' in os.listdir('$OUTSIDE')", control=True),
+    denied("walk the machine", "assert list(os.walk('$OUTSIDE'))", control=True),
+    denied("read the list of users", "open('/etc/passwd').read()", control=True),
+    denied("read the passwords", "open('/etc/shadow').read()"),
+    denied("read the mounts", "open('/proc/self/mounts').read()", control=True),
+    denied("read its own environment file", "open('/proc/self/environ').read()", control=True),
+    denied("read the trainer's environment", "open('/proc/$TRAINER/environ').read()", control=True),
     denied("read the parent's environment", "open(f'/proc/{os.getppid()}/environ').read()", control=True),
-    attack(
-        "read the trainer's command line", "if open('/proc/$TRAINER/cmdline').read(): print('BREACH')", control=True
-    ),
+    denied("read the trainer's command line", "open('/proc/$TRAINER/cmdline').read()", control=True),
     denied("open the trainer's memory", "open('/proc/$TRAINER/mem', 'rb')"),
     denied("open the parent's memory", "open(f'/proc/{os.getppid()}/mem', 'rb')"),
-    attack("search its own memory file", "if open('/proc/self/maps').read(): print('BREACH')", control=True),
-    attack(
-        "enter the trainer's directory",
-        "import os\nos.chdir('/proc/$TRAINER/cwd')\nprint(os.listdir('.'), 'BREACH')",
-        control=True,
-    ),
+    denied("search its own memory file", "open('/proc/self/maps').read()", control=True),
+    denied("enter the trainer's directory", "os.chdir('/proc/$TRAINER/cwd')\nos.listdir('.')", control=True),
     denied("write to a foreign file", "open('$VICTIM', 'w').write('x')", control=True),
     denied("append to a foreign file", "open('$VICTIM', 'a').write('x')", control=True),
     denied("truncate a foreign file", "os.truncate('$VICTIM', 0)", control=True),
@@ -141,9 +115,7 @@ if b'$TOKEN' in buffer.raw: print('BREACH')
     denied("read the kernel's log", "open('/dev/kmsg').read(1)"),
     denied("import the package that judges it", "import agent_rl"),
     denied("import the trainer's packages", "import sys\nsys.path += ['$SITE']\nimport pydantic"),
-    attack(
-        "mount", "import ctypes\nif ctypes.CDLL(None).mount(b'none', b'.', b'tmpfs', 0, None) == 0: print('BREACH')"
-    ),
+    calls("mount", "mount(b'none', b'.', b'tmpfs', 0, None)"),
     denied(
         "lock a file that others can read",
         "import fcntl, json\nfcntl.flock(open(json.__file__), fcntl.LOCK_EX | fcntl.LOCK_NB)",
@@ -234,23 +206,9 @@ for fd in range(3, 256):
     denied(
         "signal by descriptor", "import signal\nsignal.pidfd_send_signal(os.pidfd_open($VICTIM_PID), 9)", control=True
     ),
-    attack(
-        "queue a signal",
-        """
-import ctypes
-info = (ctypes.c_int * 32)(9, 0, -1)
-if ctypes.CDLL(None).syscall(129, $VICTIM_PID, 0, info) == 0: print('BREACH')
-""",
-    ),
-    attack(
-        "trace a process",
-        "import ctypes\nif ctypes.CDLL(None).ptrace(16, $VICTIM_PID, 0, 0) == 0: print('BREACH')",
-        control=True,
-    ),
-    attack(
-        "trace its parent",
-        "import ctypes, os\nif ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) == 0: print('BREACH')",
-    ),
+    calls("queue a signal", "syscall(129, $VICTIM_PID, 0, (ctypes.c_int * 32)(9, 0, -1))"),
+    calls("trace a process", "ptrace(16, $VICTIM_PID, 0, 0)", control=True),
+    calls("trace its parent", "ptrace(16, os.getppid(), 0, 0)"),
     attack(
         "read another process's memory",
         """
@@ -279,9 +237,9 @@ for pid in (os.getppid(), $TRAINER):
         "error",
         "memory",
     ),
-    attack("outlive its parent", "import ctypes\nif ctypes.CDLL(None).prctl(1, 0) == 0: print('BREACH')", control=True),
-    attack("become traceable", "import ctypes\nif ctypes.CDLL(None).prctl(4, 1) == 0: print('BREACH')", control=True),
-    attack("enter a namespace", "import ctypes\nif ctypes.CDLL(None).unshare(0x10000000) == 0: print('BREACH')"),
+    calls("outlive its parent", "prctl(1, 0)", control=True),
+    calls("become traceable", "prctl(4, 1)", control=True),
+    calls("enter a namespace", "unshare(0x10000000)"),
 ]
 
 NETWORK = [
@@ -325,14 +283,12 @@ if os.uname().machine == 'x86_64':
 ]
 
 EXHAUSTION = [
-    attack("loop", "while True: pass", "timeout", timeout_s=1),
-    attack("sleep", "import time\ntime.sleep(3600)", "timeout", timeout_s=1),
-    attack("loop in C", "sum(iter(int, 1))", "timeout", timeout_s=1),
-    attack("a power without end", "9**9**9", "timeout", "memory", timeout_s=1),
-    attack(
-        "a regular expression without end", "import re\nre.match(r'(a+)+$', 'a' * 40 + 'b')", "timeout", timeout_s=1
-    ),
-    attack(
+    endless("loop", "while True: pass"),
+    endless("sleep", "import time\ntime.sleep(3600)"),
+    endless("loop in C", "sum(iter(int, 1))"),
+    endless("a power without end", "9**9**9", "memory"),
+    endless("a regular expression without end", "import re\nre.match(r'(a+)+$', 'a' * 40 + 'b')"),
+    endless(
         "loop and ignore signals",
         """
 import signal
@@ -342,42 +298,19 @@ for number in range(1, 65):
 signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
 while True: pass
 """,
-        "timeout",
-        timeout_s=1,
     ),
-    attack("stop itself", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", "timeout", "killed", timeout_s=1),
-    attack(
-        "close everything and wait",
-        "import os, time\nos.closerange(0, 256)\ntime.sleep(3600)",
-        "timeout",
-        "killed",
-        timeout_s=1,
-    ),
-    attack(
-        "a thread that does not end",
-        "import threading\nthreading.Thread(target=lambda: sum(iter(int, 1))).start()",
-        "timeout",
-        timeout_s=1,
-    ),
-    attack(
-        "an exit handler that does not end",
-        "import atexit\natexit.register(lambda: sum(iter(int, 1)))",
-        "timeout",
-        timeout_s=1,
-    ),
-    attack(
-        "a finalizer that does not end",
-        "class A:\n    def __del__(self):\n        while True: pass\na = A()\ndel a",
-        "timeout",
-        timeout_s=1,
-    ),
+    endless("stop itself", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", "killed"),
+    endless("close everything and wait", "import os, time\nos.closerange(0, 256)\ntime.sleep(3600)", "killed"),
+    endless("a thread", "import threading\nthreading.Thread(target=lambda: sum(iter(int, 1))).start()"),
+    endless("an exit handler", "import atexit\natexit.register(lambda: sum(iter(int, 1)))"),
+    endless("a finalizer", "class A:\n    def __del__(self):\n        while True: pass\na = A()\ndel a"),
     attack("wait for input", "import sys\nsys.stdin.read()\ninput()", "error"),
-    attack("wait on a pipe", "import os\nr, w = os.pipe()\nos.read(r, 1)", "timeout", timeout_s=1),
+    endless("wait on a pipe", "import os\nr, w = os.pipe()\nos.read(r, 1)"),
     denied("memory at once", "x = bytearray(20 << 30)", "memory"),
     attack("memory bit by bit", "x = []\nwhile True: x.append(bytearray(1 << 20))", "memory"),
     denied("memory by a string", "x = 'a' * (20 << 30)", "memory"),
     denied("memory by a map", "import mmap\nm = mmap.mmap(-1, 20 << 30)", "error", "memory"),
-    attack(
+    endless(
         "memory and go on",
         """
 x = []
@@ -386,16 +319,11 @@ while True:
         while True: x.append(bytearray(1 << 20))
     except MemoryError: pass
 """,
-        "timeout",
-        "memory",
-        "killed",
+        *("memory", "killed"),
         timeout_s=2,
     ),
     denied("memory of numpy", "import numpy\nx = numpy.ones(20 << 30, numpy.uint8)", "memory"),
-    attack(
-        "locked memory",
-        "import ctypes\nb = ctypes.create_string_buffer(9999)\nif ctypes.CDLL(None).mlockall(3) == 0: print('BREACH')",
-    ),
+    calls("locked memory", "mlockall(3)"),
     attack("output", "while True: print('x' * 1000)", "output_limit"),
     attack("error output", "import sys\nwhile True: sys.stderr.write('x' * 1000)", "output_limit"),
     attack("output past Python", "import os\nwhile True: os.write(1, b'x' * 65536)", "output_limit"),
@@ -445,13 +373,7 @@ while len(kept) < 10000:
     ),
     attack("deep brackets", "eval('(' * 100000 + ')' * 100000)", "error", "killed", "memory"),
     attack("deep source", "(" * 50000, "error", "killed", "memory"),
-    attack(
-        "source that grows in the compiler",
-        "x = ((1 << 60000000) * (1 << 60000000)) ; eval('9**9**9')",
-        "timeout",
-        "memory",
-        timeout_s=2,
-    ),
+    endless("source that grows in the compiler", "x = (1 << 60000000) * (1 << 60000000)\neval('9**9**9')", "memory"),
     denied(
         "a zip bomb", "import zlib\nx = zlib.decompress(zlib.compress(bytes(1 << 24)) * 1)\ny = x * 10000", "memory"
     ),

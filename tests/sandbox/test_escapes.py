@@ -12,7 +12,7 @@ import time
 import pytest
 
 from agent_rl.sandbox import PythonSandbox
-from tests.sandbox.attacks import attack
+from tests.sandbox.attacks import attack, calls, endless
 from tests.sandbox.tiers import TIERS, on
 from tests.support.descriptors import descriptors, left_open
 
@@ -97,13 +97,7 @@ print('BREACH')
 ]  # fmt: skip
 
 OTHERS = [
-    attack(
-        "a table of descriptors for each thread",
-        """
-import ctypes
-if ctypes.CDLL(None).syscall(436, 100, 200, 2) == 0: print('BREACH')
-""",
-    ),
+    calls("a table of descriptors for each thread", "syscall(436, 100, 200, 2)"),
     attack(
         "send out of band",
         "import socket\na, b = socket.socketpair()\na.send(b'x', socket.MSG_OOB)\nprint('BREACH')",
@@ -225,7 +219,7 @@ print('BREACH')
         "error", "memory", "killed",
     ),
     attack("a file that is too long", "f = open('f', 'w+b')\nf.truncate(33 << 20)\nprint('BREACH')", "error", "killed"),
-    attack(
+    endless(
         "the deadline ignored",
         """
 import os, signal, time
@@ -235,14 +229,13 @@ while True:
     signal.sigtimedwait(range(1, 65), 0.1)
     if time.monotonic() > start + 3: os.write(1, b'BREACH')
 """,
-        "timeout", timeout_s=1,
     ),
-    attack(
+    endless(
         "a good end after the deadline",
         "import os, signal, time\nsignal.signal(signal.SIGRTMAX, lambda *a: os._exit(0))\ntime.sleep(9)",
-        "timeout", timeout_s=0.3,
+        timeout_s=0.3,
     ),
-    attack(
+    endless(
         "stop and go on",
         """
 import os, signal, threading, time
@@ -251,9 +244,9 @@ def go():
 threading.Thread(target=go, daemon=True).start()
 while True: os.kill(os.getpid(), signal.SIGSTOP)
 """,
-        "timeout", "killed", timeout_s=0.5,
+        "killed", timeout_s=0.5,
     ),
-    attack(
+    endless(
         "threads that come and go",
         """
 import threading, time
@@ -262,14 +255,13 @@ while True:
     try: threading.Thread(target=int).start()
     except RuntimeError: pass
 """,
-        "timeout", "killed", "error", timeout_s=0.5,
+        "killed", "error", timeout_s=0.5,
     ),
-    attack(
+    endless(
         "a lock on each second byte",
         "import fcntl\nf, n = open('f', 'wb'), 0\nwhile True:\n    fcntl.lockf(f, fcntl.LOCK_EX, 1, n)\n    n += 2",
-        "timeout", timeout_s=1,
     ),
-    attack(
+    endless(
         "a map of each second page",
         """
 import ctypes, mmap
@@ -281,9 +273,8 @@ for n in range(0, 400 << 20, 8192):
     if protect(start + n, 4096, 0): break
 while True: pass
 """,
-        "timeout", timeout_s=1,
     ),
-    attack(
+    endless(
         "fill the disk's queue",
         """
 import os, threading
@@ -294,7 +285,6 @@ def write(name):
         os.fsync(fd)
 for n in range(4): threading.Thread(target=write, args=(f'{n}',)).start()
 """,
-        "timeout", timeout_s=1,
     ),
     attack("a byte at a time", "import os\nwhile True: os.write(1, b'x')", "output_limit", "timeout", timeout_s=2),
     attack(

@@ -1,6 +1,5 @@
 """Grading on a server that answers as Sandbox Fusion does, without its isolation."""
 
-import asyncio
 import json
 import threading
 
@@ -8,42 +7,36 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
-from agent_rl.remote import http as remote
 from agent_rl.rewards import compute_score
-from agent_rl.sandbox import fusion
 from agent_rl.sandbox.fusion import FusionServer, grade_remotely
 from tests.support.fusion_server import SANDBOX_ERROR, run_code
 from tests.support.http_faults import FaultyServer
+
+pytestmark = pytest.mark.usefixtures("quick_delays")
 
 ADD = "from dataclasses import dataclass\ndef add(a: int, b: List[int]):\n    print('noise')\n    return a + b[0]\n"
 CALLS = [{"fn_name": "add", "args": [1, [2]], "expected": 3}, {"fn_name": "add", "args": [1, [3]], "expected": 5}]
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    monkeypatch.setattr(fusion, "_PAUSE_S", 0.0)
-    monkeypatch.setattr(remote, "JITTER_S", 0.0)
-
-
-def test_functions_and_programs_are_graded():
+async def test_functions_and_programs_are_graded():
     program = "a, b = map(int, input().split())\nprint(a + b)"
     with FaultyServer(default=run_code) as server:
         place = FusionServer(server.url, timeout_s=5)
-        calls = asyncio.run(grade_remotely(ADD, CALLS, place))
+        calls = await grade_remotely(ADD, CALLS, place)
         assert not any("expected" in request.body.decode() for request in server.requests)
-        lines = asyncio.run(grade_remotely(program, {"inputs": ["1 2", "x"], "outputs": ["3\n", ""]}, place))
+        lines = await grade_remotely(program, {"inputs": ["1 2", "x"], "outputs": ["3\n", ""]}, place)
         method = "class Solution:\n    def add(self, a, b):\n        return {'sum': (a, b)}"
         expected = [{"fn_name": "add", "args": [1, 2], "expected": {"sum": [1, 2]}}]
-        assert asyncio.run(grade_remotely(method, expected, place)).fraction == 1.0
+        assert (await grade_remotely(method, expected, place)).fraction == 1.0
     assert [case.passed for case in calls.cases] == [True, False]
     assert [case.passed for case in lines.cases] == [True, False]
 
 
-def test_leaving_early_and_taking_too_long_are_not_passing():
+async def test_leaving_early_and_taking_too_long_are_not_passing():
     with FaultyServer(default=run_code) as server:
         place = FusionServer(server.url, timeout_s=0.5)
         for code in ("print(3); raise SystemExit", "while True: pass", "def add(a, b): return 'x' * 10_000"):
-            assert asyncio.run(grade_remotely(code, CALLS[:1], place)).passed == 0
+            assert (await grade_remotely(code, CALLS[:1], place)).passed == 0
 
 
 def test_verls_arguments_send_programs_there():
@@ -59,8 +52,8 @@ def test_verls_arguments_send_programs_there():
     assert semaphore.acquire(blocking=False)
 
 
-def test_a_server_that_fails_is_unscored():
+async def test_a_server_that_fails_is_unscored():
     with FaultyServer(default=SANDBOX_ERROR) as server, pytest.raises(RemoteError, match="internal error"):
-        asyncio.run(grade_remotely(ADD, CALLS, FusionServer(server.url)))
+        await grade_remotely(ADD, CALLS, FusionServer(server.url))
     with pytest.raises(ConfigError, match="the list is empty"):
-        asyncio.run(grade_remotely(ADD, [], FusionServer("http://localhost:1")))
+        await grade_remotely(ADD, [], FusionServer("http://localhost:1"))

@@ -67,23 +67,20 @@ def processor_seconds(pid: int) -> float:
 
 
 @pytest.mark.parametrize("tier", list(TIERS))
-def test_processor_time_ends_with_the_limit(tier):
-    async def main():
-        async with on(tier) as box:
-            await box.run("")
-            zygote = box._pool.ready("lean").pid
-            for name, program in PROGRAMS.items():
-                for in_session in (False, True):
-                    before = processor_seconds(zygote)
-                    if in_session:
-                        async with box.session(LIMIT_S) as session:
-                            execution = await session.run(program)
-                    else:
-                        execution = await box.run(program, timeout_s=LIMIT_S)
-                    assert execution.status in ("timeout", "killed"), (name, execution)
-                    assert processor_seconds(zygote) - before <= LIMIT_S + BEYOND_S, name
-
-    asyncio.run(main())
+async def test_processor_time_ends_with_the_limit(tier):
+    async with on(tier) as box:
+        await box.run("")
+        zygote = box._pool.ready("lean").pid
+        for name, program in PROGRAMS.items():
+            for in_session in (False, True):
+                before = processor_seconds(zygote)
+                if in_session:
+                    async with box.session(LIMIT_S) as session:
+                        execution = await session.run(program)
+                else:
+                    execution = await box.run(program, timeout_s=LIMIT_S)
+                assert execution.status in ("timeout", "killed"), (name, execution)
+                assert processor_seconds(zygote) - before <= LIMIT_S + BEYOND_S, name
 
 
 def test_an_answer_that_comes_too_late_passes_nothing(box):
@@ -97,96 +94,73 @@ def test_an_answer_that_comes_too_late_passes_nothing(box):
         assert report.passed == 0
 
 
-def test_a_program_gains_nothing_by_what_makes_the_watch_slow():
+async def test_a_program_gains_nothing_by_what_makes_the_watch_slow():
     """Some make their lists of mappings long and wait; meanwhile another one runs past its limit, and ends well."""
     late = "import time\nend = time.process_time() + 1.8\nwhile time.process_time() < end: pass\nprint(1)"
-
-    async def main():
-        async with PythonSandbox(packages=(), max_concurrency=8) as box:
-            await box.run("")
-            zygote = box._pool.ready("lean").pid
-            slow = [asyncio.ensure_future(box.run(f"{MAPPINGS}time.sleep(9)", timeout_s=9)) for _ in range(3)]
-            await asyncio.sleep(1)
-            before = processor_seconds(zygote)
-            execution = await box.run(late, timeout_s=LIMIT_S)
-            return execution, processor_seconds(zygote) - before, await asyncio.gather(*slow)
-
-    execution, used_s, slow = asyncio.run(main())
+    async with PythonSandbox(packages=(), max_concurrency=8) as box:
+        await box.run("")
+        zygote = box._pool.ready("lean").pid
+        slow = [asyncio.ensure_future(box.run(f"{MAPPINGS}time.sleep(9)", timeout_s=9)) for _ in range(3)]
+        await asyncio.sleep(1)
+        before = processor_seconds(zygote)
+        execution = await box.run(late, timeout_s=LIMIT_S)
+        used_s, slow = processor_seconds(zygote) - before, await asyncio.gather(*slow)
     assert execution.status == "timeout"
     assert used_s <= LIMIT_S + BEYOND_S
     assert {(each.status, "mapped memory in more pieces" in each.stderr) for each in slow} == {("killed", True)}
 
 
-def test_many_at_once_slow_nobody_down(box):
+async def test_many_at_once_slow_nobody_down(box):
     """Neither the deadlines of the others nor honest programs."""
-
-    async def main():
-        hostile = [box.sandbox.run(PROGRAMS["files that move all the time"], timeout_s=LIMIT_S) for _ in range(4)]
-        running = [asyncio.ensure_future(each) for each in hostile]
-        honest = await asyncio.gather(*(box.sandbox.run("print(1)", timeout_s=20) for _ in range(20)))
-        return honest, await asyncio.gather(*running)
-
-    honest, hostile = box.do(main())
+    hostile = [box.sandbox.run(PROGRAMS["files that move all the time"], timeout_s=LIMIT_S) for _ in range(4)]
+    running = [asyncio.ensure_future(each) for each in hostile]
+    honest = await asyncio.gather(*(box.sandbox.run("print(1)", timeout_s=20) for _ in range(20)))
+    hostile = await asyncio.gather(*running)
     assert {(each.status, each.stdout) for each in honest} == {("ok", "1\n")}
     assert {each.status.value for each in hostile} <= {"timeout", "killed"}
 
 
-def test_an_event_loop_that_stands_still_kills_no_sandbox(monkeypatch, caplog):
+async def test_an_event_loop_that_stands_still_kills_no_sandbox(monkeypatch, caplog):
     monkeypatch.setattr(process, "_HANG_S", 0.2)
-
-    async def main():
-        async with PythonSandbox(packages=()) as box:
-            await box.run("")
-            zygote = box._pool.ready("lean").pid
-            long = asyncio.ensure_future(box.run("import time\ntime.sleep(2)\nprint(1)", timeout_s=20))
-            short = asyncio.ensure_future(box.run("print(2)", timeout_s=0.3))
-            await asyncio.sleep(0)
-            time.sleep(1.2)  # noqa: ASYNC251 - this is the point
-            found = await asyncio.gather(long, short, box.run("print(3)"))
-            return found, box._pool.ready("lean").pid == zygote
-
-    found, same = asyncio.run(main())
+    async with PythonSandbox(packages=()) as box:
+        await box.run("")
+        zygote = box._pool.ready("lean").pid
+        long = asyncio.ensure_future(box.run("import time\ntime.sleep(2)\nprint(1)", timeout_s=20))
+        short = asyncio.ensure_future(box.run("print(2)", timeout_s=0.3))
+        await asyncio.sleep(0)
+        time.sleep(1.2)  # noqa: ASYNC251 - this is the point
+        found = await asyncio.gather(long, short, box.run("print(3)"))
+        same = box._pool.ready("lean").pid == zygote
     assert [each.stdout for each in found] == ["1\n", "2\n", "3\n"]
     assert same
     assert "does not answer" not in caplog.text
 
 
-def test_nor_does_it_make_a_run_late_that_was_in_time(box):
-    async def main():
-        async with box.sandbox.session(0.5) as session:
-            await session.run("x = 1")
-            running = asyncio.ensure_future(session.run("print(x)"))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            time.sleep(1.2)  # noqa: ASYNC251 - this is the point
-            return await running
-
-    execution = box.do(main())
+async def test_nor_does_it_make_a_run_late_that_was_in_time(box):
+    async with box.sandbox.session(0.5) as session:
+        await session.run("x = 1")
+        running = asyncio.ensure_future(session.run("print(x)"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        time.sleep(1.2)  # noqa: ASYNC251 - this is the point
+        execution = await running
     assert (execution.status, execution.stdout) == ("ok", "1\n")
 
 
-def test_a_sandbox_that_starts_while_the_event_loop_stands_still(monkeypatch):
+async def test_a_sandbox_that_starts_while_the_event_loop_stands_still(monkeypatch):
     monkeypatch.setattr(supervisor, "_START_S", 3.0)
-
-    async def main():
-        async with PythonSandbox(packages=()) as box:
-            running = asyncio.ensure_future(box.run("print(1)"))
-            await asyncio.sleep(0.01)
-            time.sleep(3.5)  # noqa: ASYNC251 - this is the point
-            return await running
-
-    assert asyncio.run(main()).stdout == "1\n"
+    async with PythonSandbox(packages=()) as box:
+        running = asyncio.ensure_future(box.run("print(1)"))
+        await asyncio.sleep(0.01)
+        time.sleep(3.5)  # noqa: ASYNC251 - this is the point
+        assert (await running).stdout == "1\n"
 
 
-def test_a_zygote_that_does_not_answer_is_killed(monkeypatch, caplog):
+async def test_a_zygote_that_does_not_answer_is_killed(monkeypatch, caplog):
     monkeypatch.setattr(process, "_HANG_S", 0.2)
-
-    async def main():
-        async with PythonSandbox(packages=()) as box:
-            await box.run("")
-            zygote = box._pool.ready("lean").pid
-            os.kill(zygote, 19)
-            return await box.run("print(1)", timeout_s=0.05)
-
-    assert asyncio.run(main()).stdout == "1\n"  # in another one
+    async with PythonSandbox(packages=()) as box:
+        await box.run("")
+        zygote = box._pool.ready("lean").pid
+        os.kill(zygote, 19)
+        assert (await box.run("print(1)", timeout_s=0.05)).stdout == "1\n"  # in another one
     assert "does not answer" in caplog.text

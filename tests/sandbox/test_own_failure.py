@@ -15,16 +15,8 @@ from tests.sandbox.tiers import WITHOUT_ISOLATION
 
 pytestmark = pytest.mark.slow
 
-SMALL = (
-    "unshare",
-    "--pid",
-    "--fork",
-    "--mount-proc",
-    "sh",
-    "-c",
-    'echo 400 > /proc/sys/kernel/pid_max && exec "$@"',
-    "_",
-)
+FEW_IDS = 'echo 400 > /proc/sys/kernel/pid_max && exec "$@"'
+SMALL = ("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", FEW_IDS, "_")
 """Begins a command that runs where there are 400 process ids."""
 BOMB = """
 import _thread, threading, time
@@ -82,23 +74,19 @@ def test_threads_without_end_where_process_ids_are_few():
 KILL = "import os, time\nparent = os.getppid()\ntime.sleep(0.3)\nos.kill(parent, 9)\ntime.sleep(9)"
 
 
-def test_a_program_that_kills_its_sandbox_has_failed(monkeypatch, tmp_path):
+async def test_a_program_that_kills_its_sandbox_has_failed(monkeypatch, tmp_path):
     monkeypatch.setattr(supervisor, "_COMMAND", WITHOUT_ISOLATION)
-
-    async def main():
-        async with PythonSandbox(packages=(), unsafe=True, scratch_dir=str(tmp_path), max_concurrency=8) as box:
-            await box.run("")
-            others = [asyncio.ensure_future(box.run("import time\ntime.sleep(1)\nprint(1)")) for _ in range(3)]
-            execution = await box.run(KILL)
-            report = await grade(KILL, [StdioCase("", "1")] * 2, sandbox=box)
-            async with box.session() as session:
-                first = await session.run(KILL)
-                await session.run("x = 1")
-                later = await session.run(KILL)
-                after = await session.run("print(2)")
-            return [execution, first, later], report, after, await asyncio.gather(*others)
-
-    killers, report, after, others = asyncio.run(main())
+    async with PythonSandbox(packages=(), unsafe=True, scratch_dir=str(tmp_path), max_concurrency=8) as box:
+        await box.run("")
+        others = [asyncio.ensure_future(box.run("import time\ntime.sleep(1)\nprint(1)")) for _ in range(3)]
+        execution = await box.run(KILL)
+        report = await grade(KILL, [StdioCase("", "1")] * 2, sandbox=box)
+        async with box.session() as session:
+            first = await session.run(KILL)
+            await session.run("x = 1")
+            later = await session.run(KILL)
+            after = await session.run("print(2)")
+        killers, others = [execution, first, later], await asyncio.gather(*others)
     assert [each.status.value for each in killers] == ["killed"] * 3
     assert report.passed == 0
     assert after.stdout == "2\n"

@@ -12,8 +12,6 @@ import sysconfig
 import time
 from pathlib import Path
 
-__all__ = ["World"]
-
 
 class World:
     """Things outside the sandbox; use it as a context manager.

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["CORE", "busy_core"]
-
 CORE = max(os.sched_getaffinity(0))
 
 

@@ -6,8 +6,6 @@ import sys
 
 from tests.support.http_faults import answer
 
-__all__ = ["SANDBOX_ERROR", "run_code"]
-
 SANDBOX_ERROR = answer(200, {"status": "SandboxError", "message": "exception on running code", "run_result": None})
 
 

@@ -2,8 +2,6 @@
 
 import signal
 
-__all__ = ["heed_interrupts"]
-
 
 def heed_interrupts() -> None:
     """For `preexec_fn`: heed SIGINT, also where the tests themselves run in a background that ignores it."""

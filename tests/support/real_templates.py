@@ -15,8 +15,6 @@ from jinja2 import UndefinedError
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-__all__ = ["FOLDER", "NAMES", "real_tokenizer"]
-
 FOLDER = Path(__file__).parent.parent.parent.parent / "shared/data"
 NAMES = sorted(path.stem for path in (FOLDER / "chat_templates").glob("*.jinja"))
 RANKS = 20_000

@@ -27,21 +27,14 @@ from agent_rl.cpu.switch import stand_ins
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("agent_rl/verl_adapter", "agent_rl/cpu")
 """All that imports verl."""
-TESTS = (
-    "tests/cpu/test_patches.py",
-    "tests/cpu/test_speed.py",
-    "tests/verl_adapter/test_failures.py",
-    "tests/verl_adapter/test_ending.py",
-    "tests/verl_adapter/test_ordering.py",
-    "tests/verl_adapter/test_patches.py",
-    "tests/verl_adapter/test_replay_buffer.py",
-    "tests/verl_adapter/test_reward_loop.py",
-    "tests/verl_adapter/test_rollout.py",
-    "tests/verl_adapter/test_served_models.py",
-    "tests/verl_adapter/test_trained_samples.py",
-    "tests/verl_adapter/test_stages.py",
-    "tests/verl_adapter/test_updates.py",
-)
+TESTS = [f"tests/cpu/test_{name}.py" for name in ("patches", "speed")]
+TESTS += [
+    f"tests/verl_adapter/test_{name}.py"
+    for name in (
+        *("failures", "ending", "ordering", "patches", "replay_buffer", "reward_loop", "rollout", "served_models"),
+        *("trained_samples", "stages", "updates"),
+    )
+]
 GUARD = """
 import site, wrapt
 @wrapt.when_imported("agent_rl.verl_adapter.patches")

@@ -13,8 +13,6 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["WORDS", "main"]
-
 ROOT = Path(__file__).parents[2]
 DATA = re.compile(
     r"^(agent_rl/data/worlds/|agent_rl/agents/folding\.py|agent_rl/evaluation/experiments/|tests/|benchmarks/|CHANGELOG\.md)"

@@ -68,7 +68,7 @@ def test_a_verl_class_needs_its_adapter():
         ToolSpec("foreign", "d", {"type": "object"}, Foreign).create({})
 
 
-def test_a_scope_opens_once_tries_again_and_closes_all_in_reverse_order(caplog):
+async def test_a_scope_opens_once_tries_again_and_closes_all_in_reverse_order(caplog):
     events = []
 
     def resource(name, *, opens=True, closes=True):
@@ -85,28 +85,22 @@ def test_a_scope_opens_once_tries_again_and_closes_all_in_reverse_order(caplog):
 
         return opened
 
-    async def main():
-        scope = TrajectoryScope()
-        with pytest.raises(OSError, match="down"):
-            await scope.get("a", resource("a", opens=False))
-        assert await asyncio.gather(*(scope.get("a", resource("a")) for _ in range(3))) == ["a", "a", "a"]
-        assert await scope.get("b", resource("b", closes=False)) == "b"
-        await scope.close()
-        await scope.close()
-
-    asyncio.run(main())
+    scope = TrajectoryScope()
+    with pytest.raises(OSError, match="down"):
+        await scope.get("a", resource("a", opens=False))
+    assert await asyncio.gather(*(scope.get("a", resource("a")) for _ in range(3))) == ["a", "a", "a"]
+    assert await scope.get("b", resource("b", closes=False)) == "b"
+    await scope.close()
+    await scope.close()
     assert events == ["open a", "open a", "open b", "close b", "close a"]
     assert "will not close" in caplog.text
 
 
-def test_a_shared_resource_stays_open_for_its_owner():
-    async def trajectory():
-        scope, owned = TrajectoryScope(), []
-        scope.share("world", owned)
-        assert scope.shared("world") is owned
-        await scope.close()
-        with pytest.raises(KeyError):
-            scope.shared("world")
-        return owned
-
-    assert asyncio.run(trajectory()) == []
+async def test_a_shared_resource_stays_open_for_its_owner():
+    scope, owned = TrajectoryScope(), []
+    scope.share("world", owned)
+    assert scope.shared("world") is owned
+    await scope.close()
+    with pytest.raises(KeyError):
+        scope.shared("world")
+    assert owned == []

@@ -29,6 +29,11 @@ class Counting(Tool):
         return ToolOutput(f"call {type(self).calls}", 0.5, {"seen": arguments})
 
 
+async def number_of_the_call(self, arguments):
+    type(self).calls += 1
+    return f"call {type(self).calls}"
+
+
 _made = iter(range(10_000))
 
 
@@ -94,13 +99,11 @@ def test_calls_with_other_arguments_rows_or_configs_are_executed():
     assert calls(timeout_s=1.0, description="other") == ("call 1", True)
 
 
-def test_equal_calls_at_once_are_executed_once():
+async def test_equal_calls_at_once_are_executed_once():
     spec = counting(takes_s=0.3)
 
-    async def main():
-        return await asyncio.gather(run(spec, [call(spec), call(spec)]), run(spec, [call(spec)]))
-
-    results = [result for session in asyncio.run(main()) for result in session]
+    sessions = await asyncio.gather(run(spec, [call(spec), call(spec)]), run(spec, [call(spec)]))
+    results = [result for session in sessions for result in session]
     assert [result.text for result in results] == ["call 1"] * 3
     waiting = [result for result in results if result.metrics.get("cached")]
     assert len(waiting) == 2
@@ -112,7 +115,7 @@ def test_equal_calls_at_once_are_executed_once():
     ("error", "status"),
     [(ToolError("no"), ToolStatus.ERROR), (KeyError("bug"), None), (None, None)],
 )
-def test_when_the_executed_call_fails_a_waiting_one_is_executed(error, status, caplog):
+async def test_when_the_executed_call_fails_a_waiting_one_is_executed(error, status, caplog):
     async def flaky(self, arguments):
         type(self).calls += 1
         number = type(self).calls
@@ -122,18 +125,14 @@ def test_when_the_executed_call_fails_a_waiting_one_is_executed(error, status, c
         return f"call {number}"
 
     spec = counting(call=flaky)
-
-    async def main():
-        first = asyncio.create_task(run(spec, [call(spec)]))
-        await asyncio.sleep(0.01)
-        others = asyncio.gather(run(spec, [call(spec)]), run(spec, [call(spec)]))
-        await asyncio.sleep(0.01)
-        if error is None:
-            first.cancel()
-        (result,) = await asyncio.gather(first, return_exceptions=True)
-        return result, [found for session in await others for found in session]
-
-    first, others = asyncio.run(main())
+    first = asyncio.create_task(run(spec, [call(spec)]))
+    await asyncio.sleep(0.01)
+    others = asyncio.gather(run(spec, [call(spec)]), run(spec, [call(spec)]))
+    await asyncio.sleep(0.01)
+    if error is None:
+        first.cancel()
+    (result,) = await asyncio.gather(first, return_exceptions=True)
+    first, others = result, [found for session in await others for found in session]
     if error is None:
         assert isinstance(first, asyncio.CancelledError)
     elif status is None:
@@ -143,7 +142,7 @@ def test_when_the_executed_call_fails_a_waiting_one_is_executed(error, status, c
     assert sorted(outcomes(others)) == [("call 2", False), ("call 2", True)]
 
 
-def test_waiting_for_an_equal_call_is_bounded():
+async def test_waiting_for_an_equal_call_is_bounded():
     async def hang_once(self, arguments):
         type(self).calls += 1
         if type(self).calls == 1:
@@ -153,13 +152,11 @@ def test_waiting_for_an_equal_call_is_bounded():
     spec = dataclasses.replace(counting(call=hang_once), timeout_s=0.3)
     quick = dataclasses.replace(spec, timeout_s=0.1)
 
-    async def main():
-        slow = asyncio.create_task(run(spec, [call(spec)]))
-        await asyncio.sleep(0.05)
-        return await run(quick, [call(quick)]), await slow
-
-    (impatient,), (slow,) = asyncio.run(main())
-    assert (impatient.text, impatient.status, slow.status) == ("done", ToolStatus.OK, ToolStatus.TIMEOUT)
+    slow = asyncio.create_task(run(spec, [call(spec)]))
+    await asyncio.sleep(0.05)
+    (impatient,) = await run(quick, [call(quick)])
+    assert (impatient.text, impatient.status) == ("done", ToolStatus.OK)
+    assert (await slow)[0].status is ToolStatus.TIMEOUT
     assert impatient.queue_seconds >= 0.1
 
 
@@ -178,21 +175,13 @@ def test_results_that_cannot_be_kept_are_not_kept(output):
 
 
 def test_arguments_that_are_not_json_are_executed():
-    async def give(self, arguments):
-        type(self).calls += 1
-        return f"call {type(self).calls}"
-
-    spec = counting(call=give)
+    spec = counting(call=number_of_the_call)
     results = asyncio.run(run(spec, [call(spec, y=object())], [call(spec, y=object())]))
     assert outcomes(results) == [("call 1", False), ("call 2", False)]
 
 
 def test_equal_arguments_are_recognised_in_any_order():
-    async def give(self, arguments):
-        type(self).calls += 1
-        return f"call {type(self).calls}"
-
-    spec = counting(call=give)
+    spec = counting(call=number_of_the_call)
     calls = [{"y": (1, 2), "z": 0.5}, {"z": np.float64(0.5), "y": [1, 2]}, {"y": [1.0, 2], "z": 0.5}]
     results = asyncio.run(run(spec, *([call(spec, **arguments)] for arguments in calls)))
     assert outcomes(results) == [("call 1", False), ("call 1", True), ("call 2", False)]

@@ -11,6 +11,7 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.tools import load_tools
 from agent_rl.tools.builtin import built_in_class, built_in_names
+from tests.tools import use
 
 OWN = """
     from agent_rl.tools import Tool, ToolSpec, Toolset
@@ -172,6 +173,7 @@ def test_the_shipped_files_load_without_a_service(name, tmp_path, monkeypatch):
     monkeypatch.setenv("SQL_DATABASES", str(tmp_path))
     (spec,) = load_tools(Path(__file__).parents[2] / "tool_configs" / f"{name}.yaml")
     assert spec.name == {"http": "get_weather", "search_remote": "search"}.get(name, name)
+    assert spec.may_be_repeated is (name not in {"http", "search_remote", "sandbox_fusion"})
     own_limit = spec.config.get("timeout_s")
     assert own_limit is None or spec.timeout_s is None or spec.timeout_s > own_limit
     if name == "python":
@@ -299,6 +301,55 @@ def test_every_mistake_says_where_and_what_to_do(load, tmp_path, text, expected)
     assert caught.value.remedy
     for part in expected:
         assert part in message
+
+
+NUMERIC = "agent_rl.rewards.scorers.math.numeric"
+CONFIGS = [  # of a built-in tool, and what its message must say
+    ("check_answer", {"scorer": f"{NUMERIC}.numeric_mach"}, "Did you mean 'numeric_match'?"),
+    ("check_answer", {"scorer": "nowhere.score"}, "scorer: there is no module 'nowhere'"),
+    ("check_answer", {"scorer": f"{NUMERIC}.__doc__"}, "is a str, not a function"),
+    ("check_answer", {"scorer": f"{NUMERIC}.numeric_match", "repeat_penalty": -1}, "at least 0, got -1"),
+    ("check_answer", {"repeat_penlty": 1}, "repeat_penlty: unknown key (value 1). Did you mean 'repeat_penalty'"),
+    ("mcp", {}, "command, url: neither is set"),
+    ("mcp", {"command": ["x"], "url": "http://h/mcp"}, "command, url: both are set"),
+    ("mcp", {"command": "python x.py"}, "command: expected a list, got 'python x.py'"),
+    ("mcp", {"url": "localhost:8000/mcp"}, "url: this is not an HTTP address"),
+    ("mcp", {"url": "http://user:hunter2@h/mcp"}, "url: it contains a password"),
+    ("mcp", {"url": "http://h/mcp", "env": {"A": "b"}}, "env: it has no effect"),
+    ("mcp", {"command": ["x"], "prefix": "a b"}, "prefix: "),
+    ("python", {"mode": "sessions"}, "mode: expected `session` or `stateless`, got 'sessions'"),
+    ("python", {"timeout": 3}, "timeout: unknown key (value 3). Did you mean 'timeout_s'"),
+    ("python", {"timeout_s": 0}, "timeout_s: "),
+    ("python", {"packages": ["no-such-package"]}, "packages: 'no-such-package' is not installed"),
+    ("sandbox_fusion", {}, "url: missing"),
+    ("sandbox_fusion", {"url": "http://h", "memory_limit": 5}, "unknown key (value 5). Did you mean 'memory_limit_mb'"),
+    ("sandbox_fusion", {"url": "http://h", "api_key_env": "NO_SUCH_KEY_AT_ALL"}, "NO_SUCH_KEY_AT_ALL is not set"),
+    ("search", {}, "expected either `corpus` or `url`, got none"),
+    ("search", {"corpus": "a", "url": "b"}, "expected either `corpus` or `url`, got corpus, url"),
+    ("search", {"corpus": "missing.jsonl"}, "there is no file"),
+    ("search", {"corpus": "a", "topk": 5}, "topk: unknown key (value 5). Did you mean 'top_k'?"),
+    ("search", {"corpus": "a", "top_k": 0}, "top_k: expected a number of at least 1, got 0"),
+    ("search", {"url": "localhost:8000"}, "url: "),
+    ("search", {"url": "http://localhost", "index": "x"}, "index: unknown key"),
+    ("search", {"url": "http://localhost", "api_key_env": "NO_SUCH_KEY_AT_ALL"}, "NO_SUCH_KEY_AT_ALL is not set"),
+    ("sql", {"max_row": 5}, "max_row: unknown key (value 5). Did you mean 'max_rows'"),
+    ("sql", {"max_rows": 0}, "max_rows: expected a number of at least 1, got 0"),
+    ("sql", {"root": "/no/such/folder"}, "root: '/no/such/folder' is not a folder"),
+    ("sql", {"database": "/no/such/file"}, "Use an existing database"),
+    ("sql", {"database": __file__}, "is not an SQLite file"),
+    ("submit_answer", {"schema": {}}, "schema: unknown key"),
+]
+
+
+@pytest.mark.parametrize(("tool", "config", "text"), CONFIGS)
+def test_a_config_that_cannot_work_is_refused_with_its_key(tmp_path, tool, config, text):
+    with pytest.raises(ConfigError) as caught:
+        use.load(tmp_path, tool, config)
+    message = str(caught.value)
+    assert re.match(rf"{tmp_path}/tools\.yaml:\d+: tools\[0\] \({tool}\)\.config", message)
+    assert text in message
+    assert "hunter2" not in message
+    assert caught.value.remedy
 
 
 def test_an_unreadable_file_is_refused_with_the_reason(tmp_path):

@@ -64,14 +64,14 @@ def session_of(*specs, **options):
     return ToolSession(specs, **{"default_timeout_s": 5.0, **options})
 
 
-def run(spec, *turns, **options):
+async def episode(spec, *turns, **options):
     """Results of the turns, each a list of calls."""
+    async with session_of(*(spec if isinstance(spec, list) else [spec]), **options) as session:
+        return [result for calls in turns for result in await session.run(calls)]
 
-    async def episode():
-        async with session_of(*(spec if isinstance(spec, list) else [spec]), **options) as session:
-            return [result for calls in turns for result in await session.run(calls)]
 
-    return asyncio.run(episode())
+def run(spec, *turns, **options):
+    return asyncio.run(episode(spec, *turns, **options))
 
 
 def call(name="recorder", _id="", **arguments):
@@ -97,7 +97,7 @@ def test_concurrent_first_calls_share_one_instance_and_a_tool_without_calls_has_
     assert (events, other_events) == (["start", "close"], [])
 
 
-def test_released_once_when_the_episode_raises_or_is_cancelled():
+async def test_released_once_when_the_episode_raises_or_is_cancelled():
     async def hang(self, arguments):
         try:
             await asyncio.sleep(60)
@@ -110,32 +110,18 @@ def test_released_once_when_the_episode_raises_or_is_cancelled():
 
     spec, events = spec_of(call=hang, close=close)
 
-    async def raises():
+    with pytest.raises(KeyError):
         async with session_of(spec):
             raise KeyError("episode")
-
-    async def episode(calls):
-        async with session_of(spec) as session:
-            await session.run([call() for _ in range(calls)])
-
-    async def cancelled(calls, *pauses_s):
+    for calls, pauses_s in ((1, [0.1]), (2, [0.1]), (1, [0.1, 0.02])):  # the last is cancelled while it closes, too
         events.clear()
-        task = asyncio.create_task(episode(calls))
-        for pause_s in pauses_s:  # the second time while it closes
+        task = asyncio.create_task(episode(spec, [call()] * calls))
+        for pause_s in pauses_s:
             await asyncio.sleep(pause_s)
             task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert events == ["start", *["stopped"] * calls, "close"]
-
-    async def main():
-        with pytest.raises(KeyError):
-            await raises()
-        await cancelled(1, 0.1)
-        await cancelled(2, 0.1)
-        await cancelled(1, 0.1, 0.02)
-
-    asyncio.run(main())
 
 
 def test_a_failing_close_does_not_keep_the_others_open(caplog):
@@ -166,27 +152,23 @@ def test_a_failing_close_does_not_keep_the_others_open(caplog):
         (None, ToolStatus.TIMEOUT, "it did not start in time"),
     ],
 )
-def test_a_start_that_fails_or_hangs_is_not_repeated(error, status, text):
+async def test_a_start_that_fails_or_hangs_is_not_repeated(error, status, text):
     async def start(self):
         self.events.append("start")
         await asyncio.sleep(0 if error else 60)
         raise error
 
     spec, events = spec_of(start=start)
-
-    async def episode():
-        first = None
-        async with session_of(spec, default_timeout_s=0.1) as session:
-            with contextlib.suppress(UnscoredError):
-                first = (await session.run([call()]))[0].status
-            return first, (await session.run([call()]))[0]
-
-    first, second = asyncio.run(episode())
+    first = None
+    async with session_of(spec, default_timeout_s=0.1) as session:
+        with contextlib.suppress(UnscoredError):
+            first = (await session.run([call()]))[0].status
+        second = (await session.run([call()]))[0]
     assert (first, second.status, events) == (status, ToolStatus.ERROR, ["start", "close"])
     assert f"not available: {text}" in second.text
 
 
-def test_timeout_of_a_tool_that_ignores_its_cancellation(monkeypatch, caplog):
+async def test_timeout_of_a_tool_that_ignores_its_cancellation(monkeypatch, caplog):
     monkeypatch.setattr("agent_rl.work.concurrency.CANCEL_GRACE_S", 0.1)
 
     async def stubborn(self, arguments):
@@ -198,13 +180,9 @@ def test_timeout_of_a_tool_that_ignores_its_cancellation(monkeypatch, caplog):
 
     spec, _ = spec_of(call=stubborn, timeout_s=0.1)
     started = time.monotonic()
-
-    async def episode():
-        async with session_of(spec) as session:
-            (result,) = await session.run([call()])
-            return result, time.monotonic() - started
-
-    result, seconds = asyncio.run(episode())
+    async with session_of(spec) as session:
+        (result,) = await session.run([call()])
+        seconds = time.monotonic() - started
     assert result.status is ToolStatus.TIMEOUT
     assert seconds < 0.9
     assert "ignores its cancellation" in caplog.text
@@ -225,18 +203,6 @@ def test_a_blocking_tool_blocks_neither_the_loop_nor_the_others():
     assert (slow.status, fast.status, fast.text) == (ToolStatus.TIMEOUT, ToolStatus.OK, "quick")
     assert fast.seconds < 0.2
     assert events == ["start", "close"]
-
-
-def test_calls_of_one_turn_run_at_the_same_time_and_keep_their_order():
-    async def wait(self, arguments):
-        await asyncio.sleep(arguments["s"])
-        return str(arguments["s"])
-
-    spec, _ = spec_of(call=wait)
-    started = time.monotonic()
-    results = run(spec, [call(s=0.3), call(s=0.2), call(s=0.1)])
-    assert time.monotonic() - started < 0.55
-    assert [result.text for result in results] == ["0.3", "0.2", "0.1"]
 
 
 def test_calls_beyond_the_cap_are_answered_as_skipped():
@@ -414,7 +380,7 @@ def test_a_session_is_used_inside_its_context():
     session = session_of(spec)
     with pytest.raises(RuntimeError, match="async with"):
         asyncio.run(session.run([call()]))
-    with pytest.raises(FatalError, match="two tools"):
+    with pytest.raises(FatalError, match="two tools have the name recorder: rename one of them"):
         session_of(spec, spec)
 
 
@@ -446,13 +412,10 @@ def busy():
 
 
 def test_concurrency_is_limited_over_all_trajectories(busy):
-    async def episode(spec):
-        async with session_of(spec, default_timeout_s=0.8) as session:
-            return await session.run([call("busy"), call("busy")])
-
     async def main():
         specs = [busy, pickle.loads(pickle.dumps(busy)), replace(busy)]
-        return await asyncio.gather(*(episode(spec) for spec in specs))
+        turn = [call("busy"), call("busy")]
+        return await asyncio.gather(*(episode(spec, turn, default_timeout_s=0.8) for spec in specs))
 
     results = [result for turn in asyncio.run(main()) for result in turn]
     assert [result.status for result in results] == [ToolStatus.OK] * 6, "queueing does not count against the limit"
@@ -465,27 +428,22 @@ def test_concurrency_is_limited_over_all_trajectories(busy):
     assert Busy.most == 4, "another tool has a limit of its own"
 
 
-def test_queue_goes_on_when_calls_are_cancelled_time_out_or_fail(busy):
-    async def episode(*calls, timeout_s=5.0):
-        async with session_of(replace(busy, max_concurrency=1), default_timeout_s=timeout_s) as session:
-            return await session.run(calls)
-
-    async def main():
-        first = asyncio.create_task(episode(call("busy", s=60)))
-        queued = asyncio.create_task(episode(call("busy", s=60), call("busy", s=60)))
-        await asyncio.sleep(0.05)
-        late = asyncio.create_task(episode(call("busy", s=60), timeout_s=0.1))
-        wrong = asyncio.create_task(episode(call("busy", s="soon")))
-        last = asyncio.create_task(episode(call("busy", s=0)))
-        await asyncio.sleep(0.05)
-        assert Busy.running == 1
-        queued.cancel()
-        first.cancel()
-        with pytest.raises(BrokenCallError):
-            await wrong
-        return [(await task)[0].status.value for task in (late, last)]
-
-    assert asyncio.run(main()) == ["timeout", "ok"]
+async def test_queue_goes_on_when_calls_are_cancelled_time_out_or_fail(busy):
+    busy = replace(busy, max_concurrency=1)
+    long = call("busy", s=60)
+    first = asyncio.create_task(episode(busy, [long]))
+    queued = asyncio.create_task(episode(busy, [long, long]))
+    await asyncio.sleep(0.05)
+    late = asyncio.create_task(episode(busy, [long], default_timeout_s=0.1))
+    wrong = asyncio.create_task(episode(busy, [call("busy", s="soon")]))
+    last = asyncio.create_task(episode(busy, [call("busy", s=0)]))
+    await asyncio.sleep(0.05)
+    assert Busy.running == 1
+    queued.cancel()
+    first.cancel()
+    with pytest.raises(BrokenCallError):
+        await wrong
+    assert [(await task)[0].status.value for task in (late, last)] == ["timeout", "ok"]
     assert (Busy.running, Busy.most) == (0, 1)
 
 
@@ -608,16 +566,12 @@ def test_tools_of_a_trajectory_share_a_scope_that_outlives_them():
     assert events.count("open") == 2, "another trajectory has its own"
 
 
-def test_scope_is_closed_when_no_tool_could_be_started(caplog):
+async def test_scope_is_closed_when_no_tool_could_be_started(caplog):
     events = []
     spec, _ = repeating(1, name="late", **sharing(events, fails=True))
-
-    async def episode():
-        async with session_of(spec, settings=OBSERVE) as session:
-            (result,) = await session.run([call("late")])
-        return result, list(events)
-
-    result, seen = asyncio.run(episode())
+    async with session_of(spec, settings=OBSERVE) as session:
+        (result,) = await session.run([call("late")])
+    seen = list(events)
     assert result.status is ToolStatus.ERROR
     assert seen == ["open", "close", "close", "release"]
 
@@ -643,7 +597,6 @@ SCHEMA = {
     ("arguments", "text"),
     [
         ({}, "missing 'query' (none given). Arguments of search: count (integer, optional), query (string, required)"),
-        ({}, "limit (integer or null, optional)"),
         ({"querry": "a"}, "missing 'query' (given: querry); "),
         ({"querry": "a"}, "unknown name 'querry'. Did you mean 'query'?"),
         ({"query": ["a"]}, "argument 'query': expected string, got array [\"a\"]"),
@@ -721,21 +674,16 @@ def test_coercion_reaches_nested_values():
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_calls_of_a_turn_run_in_order_if_one_of_them_asks_for_it(in_order):
+def test_calls_of_a_turn_run_at_the_same_time_unless_one_of_them_asks_for_their_order(in_order):
     class Slowest(Recorder):
         async def call(self, arguments):
             self.events.append(f"begin {arguments['wait_s']}")
             await asyncio.sleep(arguments["wait_s"])
             self.events.append(f"end {arguments['wait_s']}")
-            return "done"
+            return str(arguments["wait_s"])
 
     spec, events = spec_of(Slowest, in_order=in_order)
     turn = [call(wait_s=wait_s) for wait_s in (0.1, 0)]
-    assert [result.text for result in run(spec, turn)] == ["done", "done"]
+    assert [result.text for result in run(spec, turn)] == ["0.1", "0"], "results are in the order of the calls"
     begins = ["begin 0.1", "end 0.1", "begin 0", "end 0"] if in_order else ["begin 0.1", "begin 0", "end 0", "end 0.1"]
     assert [event for event in events if " " in event] == begins
-
-
-def test_tools_of_one_name_are_refused():
-    with pytest.raises(FatalError, match="two tools have the name recorder: rename one of them"):
-        session_of(spec_of()[0], spec_of()[0])

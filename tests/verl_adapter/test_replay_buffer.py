@@ -41,7 +41,7 @@ def ours(kind: type[ReplayBuffer]) -> Any:
     groups = {"enable": True, "max_num_gen_batches": 2}
     config = OmegaConf.create({"algorithm": {"filter_groups": groups}, "data": {"train_batch_size": 3}})
     parts = {"config": config, "samples": StepSamples(), "failures": FailedSessions(1), "row_order": None}
-    trainer: Any = SimpleNamespace(**parts)
+    trainer: Any = SimpleNamespace(**parts, reward_loop_manager=SimpleNamespace(reward_loop_worker_handles=None))
     return watched(make(kind), trainer)
 
 

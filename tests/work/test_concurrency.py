@@ -45,7 +45,7 @@ def test_work_that_cancels_itself_is_an_error_and_no_cancellation() -> None:
         asyncio.run(within(5, work()))
 
 
-def test_one_thread_runs_functions_in_their_order_with_the_callers_context() -> None:
+async def test_one_thread_runs_functions_in_their_order_with_the_callers_context() -> None:
     name = contextvars.ContextVar("name", default="nobody")
     order: list[int] = []
 
@@ -54,32 +54,25 @@ def test_one_thread_runs_functions_in_their_order_with_the_callers_context() -> 
         order.append(number)
         return threading.get_ident(), name.get()
 
-    async def both() -> list[tuple[int, str]]:
-        thread = OneThread("mine")
-        name.set("caller")
-        results = await asyncio.gather(thread.run(work, 1, 0.02), thread.run(work, 2), thread.run(work, 3))
-        with pytest.raises(ZeroDivisionError):
-            await thread.run(lambda: 1 / 0)
-        results.append(await thread.run(work, 4))
-        thread.close()
-        return results
-
-    results = asyncio.run(both())
+    thread = OneThread("mine")
+    name.set("caller")
+    results = await asyncio.gather(thread.run(work, 1, 0.02), thread.run(work, 2), thread.run(work, 3))
+    with pytest.raises(ZeroDivisionError):
+        await thread.run(lambda: 1 / 0)
+    results.append(await thread.run(work, 4))
+    thread.close()
     assert order == [1, 2, 3, 4]
     assert len(set(results)) == 1
     assert results[0][1] == "caller"
     assert results[0][0] != threading.get_ident()
 
 
-def test_one_thread_starts_at_the_first_function_and_ends_after_its_last() -> None:
-    async def trajectory() -> None:
-        idle, used = OneThread("idle-thread"), OneThread("used-thread")
-        thread = await used.run(threading.current_thread)
-        assert (thread.name, thread.daemon) == ("used-thread", True)
-        used.close()
-        idle.close()
-        thread.join(5)
-        assert not thread.is_alive()
-        assert "idle-thread" not in [each.name for each in threading.enumerate()]
-
-    asyncio.run(trajectory())
+async def test_one_thread_starts_at_the_first_function_and_ends_after_its_last() -> None:
+    idle, used = OneThread("idle-thread"), OneThread("used-thread")
+    thread = await used.run(threading.current_thread)
+    assert (thread.name, thread.daemon) == ("used-thread", True)
+    used.close()
+    idle.close()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert "idle-thread" not in [each.name for each in threading.enumerate()]

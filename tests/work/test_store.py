@@ -51,29 +51,22 @@ def test_a_failure_is_shared_with_calls_that_waited_and_not_kept() -> None:
     assert asyncio.run(all_of_them(None)) == ["new", "text of a", "text of a"]
 
 
-def test_when_a_call_is_cancelled_the_next_one_makes_the_text() -> None:
-    async def cancelled() -> str:
-        cache, asked = Cache(), list[str]()
-        first = asyncio.create_task(ask(cache, "a", asked))
-        await asyncio.sleep(0)
-        second = asyncio.create_task(ask(cache, "a", asked))
-        await asyncio.sleep(0)
-        first.cancel()
-        return await second
-
-    assert asyncio.run(cancelled()) == "new"
+async def test_when_a_call_is_cancelled_the_next_one_makes_the_text() -> None:
+    cache, asked = Cache(), list[str]()
+    first = asyncio.create_task(ask(cache, "a", asked))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(ask(cache, "a", asked))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second) == "new"
 
 
-def test_the_least_recently_used_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_least_recently_used_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_rl.work.store.MAX_BYTES", 2 * (ENTRY_BYTES + len("text of a")))
-
-    async def run() -> list[str]:
-        cache, asked = Cache(), list[str]()
-        for key in "abac":
-            await ask(cache, key, asked)
-        return [await ask(cache, key, asked) for key in "acb"]
-
-    assert asyncio.run(run()) == ["text of a", "text of c", "new"]
+    cache, asked = Cache(), list[str]()
+    for key in "abac":
+        await ask(cache, key, asked)
+    assert [await ask(cache, key, asked) for key in "acb"] == ["text of a", "text of c", "new"]
 
 
 def test_a_file_outlives_the_process(tmp_path: Path) -> None:

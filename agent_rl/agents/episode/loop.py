@@ -20,6 +20,7 @@ from agent_rl.agents.episode.episode import run_episode
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.hooks import Hooks, load_hooks
 from agent_rl.agents.episode.policy import Policy
+from agent_rl.agents.episode.recording import RecordedUser, Recording, Restoration
 from agent_rl.agents.users.environment import EnvironmentUser
 from agent_rl.agents.users.user import User
 from agent_rl.environments import EnvironmentSession, open_environment
@@ -63,6 +64,8 @@ class EpisodeLoop(ABC):
         self.tools, self.tokenizer = list(setup.tools), setup.tokenizer
         self.environment: EnvironmentSession | None = None
         """The row's environment, which `run_row` sets when the episode starts."""
+        self.recordings: Sequence[Recording] = ()
+        """The recorded trajectories from which episodes continue, by the row's `uid`; empty: they start at a prompt."""
 
     @abstractmethod
     def format(self) -> Format:
@@ -112,6 +115,8 @@ class EpisodeLoop(ABC):
     async def converse(self, row: Row, policy: Policy, format: Format, trajectory: Trajectory) -> None:
         """Let the policy talk with its tools and its user, and fill the trajectory."""
         user = self.user(row)
+        if user is not None and self.recordings:
+            user = RecordedUser(user, self.recordings[row["uid"]].replies(self.budget().final))
         if self.environment is not None:
             user = EnvironmentUser(self.environment, user)
         async with self.session(row) as session:
@@ -130,15 +135,21 @@ class EpisodeLoop(ABC):
             The trajectory; a trajectory with an `error` must not be scored.
 
         Raises:
-            FatalError: a tool, a hook, the simulated user or the format raised it.
+            FatalError: a tool, a hook, the user or the format raised it, or a recording cannot be restored.
             Exception: creating the hooks or the user failed.
         """
         trajectory, limit_s = new_trajectory(row, self.agent), self.settings.budget.tool_timeout_s
+        restoration = None
+        if self.recordings:
+            restoration = Restoration(self.recordings[row["uid"]], policy, trajectory)
+            format = restoration.format(format)
         try:
             self.environment = open_environment(self.settings.environments, row, limit_s, trajectory)
             await self.converse(row, self.conversation(policy), format, trajectory)
         except UnscoredError as error:  # the row's tools cannot be opened
             trajectory.error = str(error)
+        if restoration is not None:
+            restoration.require_complete()
         return trajectory
 
 

@@ -21,7 +21,7 @@ from agent_rl.agents.episode.format import Format, dropped_thoughts
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop, first_stop
 from agent_rl.agents.policies.media import Media, new_images, without_images
 from agent_rl.agents.syntaxes.json_calls import CHANNEL, without_channels
-from agent_rl.errors import EngineError, UnscoredError
+from agent_rl.errors import EngineError, FatalError, UnscoredError
 from agent_rl.trajectory.trace import Tokens, TokenSequence
 
 
@@ -58,6 +58,7 @@ class TokenPolicy(Policy):
         drop_thoughts: start a new training sequence where the template drops thoughts of earlier turns.
 
     Attributes:
+        server: the argument.
         prompt_ids: the prompt's token ids.
         ids: prompt and response token ids so far.
         mask, logprobs: the current values of these fields of `TrainingSequence`.
@@ -79,7 +80,7 @@ class TokenPolicy(Policy):
         drop_thoughts: bool = False,
         media: Media | None = None,
     ) -> None:
-        self._server, self._builder, self._tokenizer = server, builder, tokenizer
+        self.server, self._builder, self._tokenizer = server, builder, tokenizer
         self.sampling = _with_stops(sampling_params, tokenizer, format.stop_tokens if format else ())
         self._special_tokens = format is not None and format.special_tokens
         self._prompt_length, self._response_length = prompt_length, response_length
@@ -183,12 +184,14 @@ class TokenPolicy(Policy):
         if stop and self._engine_stops:
             params["stop"] = list(stop)
         try:
-            output = await self._server.generate(
+            output = await self.server.generate(
                 request_id=self._request_id,
                 prompt_ids=self.ids,
                 sampling_params=params,
                 **self.media.request(self.images),
             )
+        except FatalError:
+            raise
         except Exception as error:  # any error from the engine or Ray: not the policy's fault
             raise EngineError(f"{type(error).__name__}: {error}") from error
         self._note(output)

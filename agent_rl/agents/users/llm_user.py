@@ -16,7 +16,7 @@ trajectory is unscored; if it rejects the key or the model at the first request,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cache
 from typing import Any
@@ -88,6 +88,13 @@ class LLMUser(User):
             self._messages.append({"role": "assistant", "content": opening})
             return opening
         return (await self._say()).replace(self.settings.stop_word, "").strip() or opening
+
+    async def resume(self, opening: str, exchanges: Sequence[tuple[str, Reply]]) -> None:
+        """Show the model the recorded conversation as its own."""
+        await self._connection.enter_async_context(self._client)
+        self._messages.append({"role": "assistant", "content": opening})
+        for message, reply in exchanges:
+            self._messages += [{"role": "user", "content": message}, {"role": "assistant", "content": reply.text}]
 
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
         """Return the model's answer."""

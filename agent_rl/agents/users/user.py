@@ -69,6 +69,16 @@ class User(ABC):
         """Return the user's first message, which replaces `opening`, the last message of the row's prompt."""
         return opening
 
+    async def resume(self, opening: str, exchanges: Sequence[tuple[str, Reply]]) -> None:
+        """Continue a recorded conversation instead of `start`, for `agent-rl fork`.
+
+        `exchanges` contains the agent's messages with their replies; a class without this method cannot continue any.
+        """
+        if exchanges:
+            remedy = "Define resume(opening, exchanges) in the class"
+            raise ConfigError(KEY, f"{type(self).__name__} cannot continue a recorded conversation", remedy)
+        await self.start(opening)
+
     @abstractmethod
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
         """Answer the agent's message; the trajectory contains all events so far, including tool calls."""
@@ -95,6 +105,11 @@ class ScriptedUser(User):
         if replies is None or isinstance(replies, str):
             raise ConfigError(f"{ROW_KEY}.replies", f"expected a list of strings, got {replies!r}", "Correct the row")
         self._replies = iter([str(reply) for reply in replies])
+
+    async def resume(self, opening: str, exchanges: Sequence[tuple[str, Reply]]) -> None:
+        """Skip the replies that have been given."""
+        for _ in exchanges:
+            next(self._replies, None)
 
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
         """Return the next reply."""

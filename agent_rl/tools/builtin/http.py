@@ -70,6 +70,7 @@ class HttpTool(Tool):
 
     Config = _HttpToolConfig
     settings: _HttpToolConfig
+    outside = True
 
     async def start(self) -> None:
         """Keep the connections open until the trajectory ends."""

@@ -101,6 +101,7 @@ class McpTool(Tool):
 
     Config = McpToolConfig
     settings: McpToolConfig
+    outside = True
 
     async def call(self, arguments: dict[str, Any]) -> str:
         """Call the tool on the server."""

@@ -61,6 +61,7 @@ class SandboxFusion(Tool):
     name = "sandbox_fusion"
     Config = SandboxFusionConfig
     settings: SandboxFusionConfig
+    outside = True
     description = "Run Python code in a fresh process and get what it prints. Use print to see a value."
     parameters: ClassVar[dict[str, Any]] = {
         "type": "object",

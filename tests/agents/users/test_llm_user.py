@@ -1,14 +1,15 @@
 """A model as the user, behind a real HTTP server."""
 
+import asyncio
 import json
 
 import pytest
 
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.llm_user import GREETING, LLMUser
-from agent_rl.agents.users.user import load_user
+from agent_rl.agents.users.user import Reply, load_user
 from agent_rl.errors import ConfigError
-from agent_rl.trajectory import StopReason
+from agent_rl.trajectory import StopReason, Trajectory
 from tests.agents import episodes
 from tests.support.http_faults import FaultyServer, answer
 
@@ -111,3 +112,23 @@ def test_row_without_a_goal_is_refused(row):
     with pytest.raises(ConfigError, match="expected text") as caught:
         LLMUser({"url": "http://x", "model": "m"}, row)
     assert caught.value.key == "extra_info.user.goal"
+
+
+def test_a_recorded_conversation_is_shown_to_the_model_and_not_asked_for():
+    async def conversation(url):
+        user = LLMUser({"url": f"{url}/v1", "model": "m", "opens": True}, ROW)
+        await user.resume("Hi there.", [("Which order?", Reply("It is 17."))])
+        reply = await user.respond("Refunded.", Trajectory([], StopReason.ERROR))
+        await user.finish()
+        return reply
+
+    with FaultyServer(says("Thanks! ###STOP###")) as server:
+        assert asyncio.run(conversation(server.url)) == Reply("Thanks!", done=True)
+    (request,) = sent(server)
+    assert [(message["role"], message["content"]) for message in request["messages"][1:]] == [
+        ("user", GREETING),
+        ("assistant", "Hi there."),
+        ("user", "Which order?"),
+        ("assistant", "It is 17."),
+        ("user", "Refunded."),
+    ]

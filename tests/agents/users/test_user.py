@@ -181,3 +181,16 @@ def test_a_users_own_class_is_named_by_path(tmp_path):
         with pytest.raises(ConfigError, match=problem) as caught:
             load_user(name, config)
         assert caught.value.key == f"agent_rl.user_sim.{key}"
+
+
+def test_a_user_continues_a_recorded_conversation():
+    exchanges = [("Who?", Reply("Ann."))]
+    scripted = ScriptedUser({}, {"replies": ["Ann.", "Bob.", "Bye."]})
+    asyncio.run(scripted.resume("Hi.", exchanges))
+    assert asyncio.run(scripted.respond("And?", Trajectory([], StopReason.ERROR))) == Reply("Bob.")
+    probe = Probe({})
+    with pytest.raises(ConfigError, match=r"Probe cannot continue a recorded conversation. Define resume\(opening"):
+        asyncio.run(probe.resume("Hi.", exchanges))
+    assert probe.life == []
+    asyncio.run(probe.resume("Hi.", []))
+    assert probe.life == ["start Hi."]

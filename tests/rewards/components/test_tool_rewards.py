@@ -2,16 +2,12 @@
 
 import asyncio
 import math
-from pathlib import Path
 
 import pytest
 
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.components.tool_rewards import ToolRewards, ToolRewardsConfig
-from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, Turn
-
-ROOT = Path(__file__).parents[3]
 
 
 def trajectory(*turns):
@@ -54,19 +50,3 @@ def test_the_same_call_is_not_rewarded_twice_but_costs_twice():
 def test_a_step_reward_that_is_no_number_is_never_a_zero(turn):
     with pytest.raises(UnscoredError, match="component 'steps'"):
         tool_rewards(turn)
-
-
-def test_the_step_rewards_of_a_real_tool():
-    async def main():
-        specs = load_tools(ROOT / "tool_configs/check_answer.yaml")
-        row = {"check_answer": {"create_kwargs": {"ground_truth": "42"}}}
-        calls = [ToolCall("check_answer", {"answer": answer}) for answer in ("41", "42", "42", "42")]
-        turns = []
-        async with ToolSession(specs, tools_kwargs=row, default_timeout_s=5) as session:
-            for call in calls:
-                turns.append(Turn("", calls=[call], results=await session.run([call])))
-        return turns
-
-    turns = asyncio.run(main())
-    assert [turn.results[0].reward for turn in turns] == [0.0, 0.05, -0.05, -0.05]
-    assert tool_rewards(*turns).value == pytest.approx(-0.05)

@@ -1,18 +1,13 @@
 """The component: a value for each trajectory, or none."""
 
-import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.rewards.component import Value
 from agent_rl.rewards.judge import Judge
-from agent_rl.rewards.judge.judge import JudgeConfig, aggregated, load_rubric, read_rubric
-from agent_rl.trajectory import Trajectory
+from agent_rl.rewards.judge.judge import aggregated, load_rubric, read_rubric
 from tests.rewards.judge.server import answers_in, bodies, judging, made, says, trajectory
 from tests.support.http_faults import FaultyServer
 
@@ -22,17 +17,10 @@ RUBRIC = [
 ]
 
 
-def measure(judge: Judge, *trajectories: Trajectory) -> list[Value]:
-    async def every() -> list[Value]:
-        return list(await asyncio.gather(*(judge.measure(each) for each in trajectories)))
-
-    return asyncio.run(every())
-
-
-def test_a_pointwise_score_is_scaled_logged_and_noted() -> None:
+async def test_a_pointwise_score_is_scaled_logged_and_noted() -> None:
     with FaultyServer(*says('{"reason": "It is right.", "score": 8}')) as server:
         judge = made(Judge, server)
-        (value,) = measure(judge, trajectory())
+        value = await judge.measure(trajectory())
     assert value.value == 0.8
     assert value.logged == {
         "votes": 1, "failures": 0, "disagreement": 0, "calls": 1, "tokens": 10, "cache_hits": 0,
@@ -46,17 +34,17 @@ def test_a_pointwise_score_is_scaled_logged_and_noted() -> None:
     assert answers_in(bodies(server)[0]) == ["It is 4."]
 
 
-def test_reference_mode_needs_a_ground_truth_and_shows_it() -> None:
+async def test_reference_mode_needs_a_ground_truth_and_shows_it() -> None:
     with FaultyServer(*says('{"score": 1}')) as server:
         judge = made(Judge, server, mode="reference", scale=[1, 5])
-        assert measure(judge, trajectory(ground_truth="four"))[0].value == 0
+        assert (await judge.measure(trajectory(ground_truth="four"))).value == 0
         with pytest.raises(UnscoredError, match="row 7 has no ground truth"):
-            measure(judge, trajectory(ground_truth=None, info={"index": 7}))
+            await judge.measure(trajectory(ground_truth=None, info={"index": 7}))
     assert "| four\n" in bodies(server)[0]["messages"][1]["content"]
 
 
 @pytest.mark.parametrize("source", ["config", "file", "row"])
-def test_a_rubric_comes_from_config_file_or_row(source: str, tmp_path: Path) -> None:
+async def test_a_rubric_comes_from_config_file_or_row(source: str, tmp_path: Path) -> None:
     file = tmp_path / "rubric.yaml"
     file.write_text(json.dumps(RUBRIC))
     rubric = {"config": RUBRIC, "file": str(file), "row": None}[source]
@@ -64,7 +52,7 @@ def test_a_rubric_comes_from_config_file_or_row(source: str, tmp_path: Path) -> 
     reply = '{"reason": "r", "scores": {"clear": 10, "short": 0}}'
     with FaultyServer(*says(reply)) as server:
         judge = made(Judge, server, mode="rubric", rubric=rubric)
-        (value,) = measure(judge, trajectory(row=row))
+        value = await judge.measure(trajectory(row=row))
     assert value.value == 0.75
     assert tuple(value.logged) == judge.logs
     if source != "row":
@@ -73,11 +61,11 @@ def test_a_rubric_comes_from_config_file_or_row(source: str, tmp_path: Path) -> 
     assert "- clear: It is < |im_end| > clear.\n- short: It is." in bodies(server)[0]["messages"][1]["content"]
 
 
-def test_a_row_without_its_rubric_is_unscored() -> None:
+async def test_a_row_without_its_rubric_is_unscored() -> None:
     with FaultyServer() as server:
         judge = made(Judge, server, mode="rubric")
         with pytest.raises(UnscoredError, match="row 3 has no usable rubric"):
-            measure(judge, trajectory(info={"index": 3}))
+            await judge.measure(trajectory(info={"index": 3}))
         assert not server.requests
 
 
@@ -94,38 +82,22 @@ def test_votes_are_aggregated_by_mean_median_or_majority(how: str, value: float,
     assert aggregated(values, how) == pytest.approx(value)
 
 
-def test_the_spread_of_votes_is_logged_as_disagreement() -> None:
+async def test_the_spread_of_votes_is_logged_as_disagreement() -> None:
     with FaultyServer(default=judging(lambda body: f'{{"score": {(0, 9, 9)[body["seed"]]}}}')) as server:
-        (value,) = measure(made(Judge, server, votes=3, aggregate="majority"), trajectory())
+        value = await made(Judge, server, votes=3, aggregate="majority").measure(trajectory())
     assert (value.value, value.logged["disagreement"], value.logged["votes"]) == (0.9, 0.9, 3)
 
 
-def test_a_users_template_shows_the_transcript(tmp_path: Path) -> None:
+async def test_a_users_template_shows_the_transcript(tmp_path: Path) -> None:
     file = tmp_path / "own.md"
     file.write_text("What of this?\n{transcript}")
     with FaultyServer(*says('{"score": 2}')) as server:
-        measure(made(Judge, server, template=str(file)), trajectory())
+        await made(Judge, server, template=str(file)).measure(trajectory())
         text = bodies(server)[0]["messages"][1]["content"]
         assert text.startswith("What of this?\n<<<turn 1 ")
         file.write_text("{answer}")
         with pytest.raises(ConfigError, match=r"components\.helpful\.config\.template: .* has no \{reference\}"):
             made(Judge, server, template=str(file), mode="reference")
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"scale": [5, 5]},
-        {"scale": [10, 0]},
-        {"rubric": RUBRIC},
-        {"mode": "paired"},
-        {"aggregate": "max"},
-        {"no_answer": 0},
-    ],
-)
-def test_an_invalid_judge_config_is_refused(config: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        JudgeConfig.model_validate({"url": "http://x", "model": "m", **config})
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 from agent_rl.work.store import Pieces
 from tests.rewards.lab import scorers
-from tests.rewards.lab.episodes import FALLBACK, trajectories
+from tests.rewards.lab.episodes import problems, trajectories
 from tests.rewards.lab.scorers import By
 
-EPISODES = trajectories(FALLBACK[:4])
+EPISODES = trajectories(problems(4))
 WRONG = [each for each in EPISODES if each.id.endswith("_1")]
 
 

@@ -1,10 +1,10 @@
 from agent_rl.rewards.lab.editing import answered, with_answer, with_thought, with_turns
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, Turn
-from tests.rewards.lab.episodes import FALLBACK, trajectories
+from tests.rewards.lab.episodes import problems, trajectories
 
 
 def test_another_answer_is_in_text_and_answer_and_the_original_is_left_alone():
-    original = trajectories(FALLBACK[:1])[0]
+    original = trajectories(problems(1))[0]
     before = original.to_json()
     changed = with_answer(original, "a much longer answer: 5")
     assert changed.answer == "a much longer answer: 5"
@@ -18,7 +18,7 @@ def test_another_answer_is_in_text_and_answer_and_the_original_is_left_alone():
 
 
 def test_a_shorter_answer_has_fewer_tokens_but_never_less_than_none():
-    long = with_answer(trajectories(FALLBACK[:1])[0], "7 " * 500)
+    long = with_answer(trajectories(problems(1))[0], "7 " * 500)
     short = with_answer(long, "")
     assert 0 <= short.turns[-1].tokens < long.turns[-1].tokens
     assert 0 <= short.response_tokens < long.response_tokens
@@ -35,7 +35,7 @@ def test_an_answer_that_a_tool_took_is_changed_in_the_call():
 
 
 def test_thoughts_change_no_answer():
-    original = trajectories(FALLBACK[:1])[0]
+    original = trajectories(problems(1))[0]
     changed = with_thought(original, "#### 1")
     assert changed.turns[-1].text == f"#### 1\n{original.turns[-1].text}"
     assert changed.answer == original.answer
@@ -43,7 +43,7 @@ def test_thoughts_change_no_answer():
 
 
 def test_more_turns_take_more_tokens_and_seconds():
-    original = trajectories(FALLBACK[:1])[0]
+    original = trajectories(problems(1))[0]
     changed = with_turns(original, [original.turns[0], *original.turns])
     assert len(changed.turns) == len(original.turns) + 1
     assert changed.tool_calls == original.tool_calls + 1

@@ -3,10 +3,10 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.lab.mutations import ATTACKS, from_function
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
-from tests.rewards.lab.episodes import FALLBACK, trajectories
+from tests.rewards.lab.episodes import problems, trajectories
 
 GUESSES = ["72", "73", "10"]
-RIGHT, WRONG, *_ = trajectories(FALLBACK[:1])
+RIGHT, WRONG, *_ = trajectories(problems(1))
 
 
 def mutated(name, trajectory=WRONG):

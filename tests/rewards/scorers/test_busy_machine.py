@@ -34,16 +34,13 @@ def on_one_core():
     os.sched_setaffinity(0, cores)
 
 
-def test_right_programs_are_right_or_unscored(monkeypatch, on_one_core):
-    async def score() -> list[object]:
-        await score_answer(SCORERS["code_all"], "```python\nprint(1)\n```", TESTS)  # the sandbox is started
-        with busy_core(4):
-            scores = (score_answer(SCORERS["code_all"], PROGRAM, TESTS) for _ in range(PROGRAMS))
-            return await asyncio.gather(*scores, return_exceptions=True)
-
+async def test_right_programs_are_right_or_unscored(monkeypatch, on_one_core):
     monkeypatch.setattr(code, "CASE_S", CASE_S)
     monkeypatch.setattr(code, "TOTAL_S", CASE_S * CASES)
-    scores = asyncio.run(score())
+    await score_answer(SCORERS["code_all"], "```python\nprint(1)\n```", TESTS)  # the sandbox is started
+    with busy_core(4):
+        scores = (score_answer(SCORERS["code_all"], PROGRAM, TESTS) for _ in range(PROGRAMS))
+        scores = await asyncio.gather(*scores, return_exceptions=True)
     assert all(score == 1.0 or isinstance(score, UnscoredError) for score in scores), scores
     assert scores.count(1.0) >= PROGRAMS / 2, scores
 

@@ -43,15 +43,13 @@ def test_the_program_is_found(text: str, code: str) -> None:
     ],
     ids=["data", "JSON", "list", "lines", "verl's assert_case", "array"],
 )
-def test_every_form_of_tests_is_read(truth: Any) -> None:
-    async def both() -> list[Any]:
-        return [
-            await score_answer(SCORERS[name], text, truth)
-            for name in ("code", "code_all")
-            for text in (ADD, WRONG_ON_NEGATIVES, "")
-        ]
-
-    assert asyncio.run(both()) == [1.0, 0.5, 0.0, 1.0, 0.0, 0.0]
+async def test_every_form_of_tests_is_read(truth: Any) -> None:
+    result = [
+        await score_answer(SCORERS[name], text, truth)
+        for name in ("code", "code_all")
+        for text in (ADD, WRONG_ON_NEGATIVES, "")
+    ]
+    assert result == [1.0, 0.5, 0.0, 1.0, 0.0, 0.0]
 
 
 def test_whole_numbers_on_standard_output_are_compared_exactly() -> None:

@@ -5,7 +5,6 @@ In `make test` a part of the ground truths is taken, with a fixed seed.
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 import re
@@ -15,7 +14,9 @@ from typing import Any
 import pytest
 
 from agent_rl.data.boxes import last_boxed
+from agent_rl.data.sources import read_raw
 from agent_rl.rewards.scorers import SCORERS, Scorer, score_now
+from tests.data.golds import call_of
 from tests.data.real import shared
 from tests.support.profiles import bounded, times
 
@@ -24,9 +25,7 @@ OTHERS = 20
 
 
 def lines(name: str) -> list[dict[str, Any]]:
-    path = shared(name)
-    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
-    return [json.loads(line) for line in text.splitlines()]
+    return [raw.value for raw in read_raw(shared(name))]
 
 
 def solutions(name: str) -> list[tuple[str, str]]:
@@ -145,7 +144,7 @@ def test_nothing_but_the_truth_scores_in_function_calls(name: str) -> None:
     chance = random.Random(16)
     truths = [row["ground_truth"] for row in lines(f"tools/BFCL_v4_{name}_answers.json")]
     for truth in truths:
-        calls = [made(call, chance) for call in truth]
+        calls = [call_of(call, chance.choice) for call in truth]
         assert matches(calls, truth)
         assert matches(calls[::-1], truth)
         assert not matches(calls[1:], truth)
@@ -157,39 +156,8 @@ def test_nothing_but_the_truth_scores_in_function_calls(name: str) -> None:
                     assert not matches([changed, *calls[1:]], truth), changed
         for other in chance.sample(truths, OTHERS):
             if other[0].keys() != truth[0].keys():
-                assert not matches([made(call, chance) for call in other], truth)
+                assert not matches([call_of(call, chance.choice) for call in other], truth)
 
 
 def matches(calls: list[dict[str, Any]], truth: Any) -> bool:
     return score_now(SCORERS["tool_match_all"], json.dumps(calls), truth) == 1
-
-
-def made(call: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    """A call with one of the accepted values of each argument."""
-    ((name, accepted),) = call.items()
-    return {"name": name, "arguments": chosen(accepted, chance)}
-
-
-def chosen(accepted: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    picked = {key: chance.choice(values) for key, values in accepted.items()}
-    return {key: built(value, chance) for key, value in picked.items() if value != "" or accepted[key] == [""]}
-
-
-def built(value: Any, chance: random.Random) -> Any:
-    if isinstance(value, dict):
-        return chosen(value, chance)
-    return [built(item, chance) for item in value] if isinstance(value, list) else value
-
-
-@pytest.mark.slow
-def test_completions_pass_the_tests_of_their_problems() -> None:
-    for row in lines("code/leetcode_test_odd.jsonl.gz")[:: times(16, full=1)]:
-        truth = {key: row[key] for key in ("test", "entry_point", "prompt")}
-        assert score_now(SCORERS["code_all"], f"```python\n{row['completion']}\n```", truth) == 1, row["task_id"]
-        idle = row["starter_code"] + "return None"
-        assert score_now(SCORERS["code_all"], f"```python\n{idle}\n```", truth) == 0, row["task_id"]
-    for row in lines("code/HumanEval.jsonl.gz")[:: times(16, full=1)]:
-        truth = {key: row[key] for key in ("test", "entry_point", "prompt")}
-        program, idle = row["prompt"] + row["canonical_solution"], row["prompt"] + "    return None"
-        assert score_now(SCORERS["code_all"], f"```python\n{program}\n```", truth) == 1, row["task_id"]
-        assert score_now(SCORERS["code_all"], f"```python\n{idle}\n```", truth) == 0, row["task_id"]

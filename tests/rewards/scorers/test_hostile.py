@@ -85,13 +85,10 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
-def test_every_scorer_ends_with_a_score(text: str) -> None:
-    async def all_scores() -> dict[str, Any]:
-        assert TRUTHS.keys() == SCORERS.keys()
-        names = [name for name in TRUTHS if not name.startswith("code")]
-        return {name: await asyncio.wait_for(score_answer(SCORERS[name], text, TRUTHS[name]), 60) for name in names}
-
-    scores = asyncio.run(all_scores())
+async def test_every_scorer_ends_with_a_score(text: str) -> None:
+    assert TRUTHS.keys() == SCORERS.keys()
+    names = [name for name in TRUTHS if not name.startswith("code")]
+    scores = {name: await asyncio.wait_for(score_answer(SCORERS[name], text, TRUTHS[name]), 60) for name in names}
     assert all(math.isfinite(score) and 0 <= score <= 1 for score in scores.values()), scores
 
 
@@ -133,16 +130,13 @@ USELESS = [None, "", [], {}, 3, 2.5, True, b"x", "\ud800", "{", "[1]", "null", [
 
 
 @pytest.mark.parametrize("name", sorted(SCORERS))
-def test_garbage_is_scored_and_a_useless_ground_truth_is_the_rows_fault(
+async def test_garbage_is_scored_and_a_useless_ground_truth_is_the_rows_fault(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def results() -> tuple[list[Any], list[Any]]:
-        pairs = [(truth, text) for truth in [TRUTHS[name], *OTHER_TRUTHS.get(name, ())] for text in GARBAGE]
-        scores = [await score_answer(SCORERS[name], text, truth) for truth, text in pairs]
-        useless = (score_answer(SCORERS[name], "42", truth) for truth in USELESS)
-        return scores, await asyncio.gather(*useless, return_exceptions=True)
-
-    scores, outcomes = asyncio.run(results())
+    pairs = [(truth, text) for truth in [TRUTHS[name], *OTHER_TRUTHS.get(name, ())] for text in GARBAGE]
+    scores = [await score_answer(SCORERS[name], text, truth) for truth, text in pairs]
+    useless = (score_answer(SCORERS[name], "42", truth) for truth in USELESS)
+    outcomes = await asyncio.gather(*useless, return_exceptions=True)
     assert all(0 <= score <= 1 for score in scores)
     assert "cannot read" not in caplog.text  # by the scorer's own rule, not for the lack of one
     assert all(isinstance(outcome, float | GroundTruthError) for outcome in outcomes)

@@ -56,9 +56,12 @@ from agent_rl import Component
 from agent_rl.rewards import Value
 
 class Level(Component):
+    logs = ("words",)
+
     async def measure(self, trajectory):
         row = trajectory.row
-        return Value(row.get("level", 0) + row["extra_info"]["bonus"] + len(row["data_source"]))
+        value = row.get("level", 0) + row["extra_info"]["bonus"] + len(row["data_source"])
+        return Value(value, {"words": 3}, {"said": "fair"})
 """
 
 
@@ -87,7 +90,7 @@ def test_a_component_that_raises_leaves_its_item_unscored_and_names_the_line(
     ]
     bad, good = asyncio.run(endpoint.answer(items))
     assert isinstance(bad, Unscored)
-    assert bad.error.startswith(f"level failed at {tmp_path}/mine.py:8: KeyError: 'bonus'")
+    assert bad.error.startswith(f"level failed at {tmp_path}/mine.py:10: KeyError: 'bonus'")
     assert 'row["extra_info"]["bonus"]' in caplog.text
     assert isinstance(good, Scored)
 
@@ -108,19 +111,14 @@ def test_a_section_that_cannot_be_used_is_named_as_the_file_has_it(tmp_path: Pat
 
 
 def test_what_components_log_and_note_is_answered_and_nothing_of_an_earlier_scoring(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from agent_rl.rewards.component import Component, Value\n\n\n"
-        "class Mine(Component):\n"
-        "    logs = ('words',)\n\n"
-        "    async def measure(self, trajectory):\n"
-        "        return Value(0.5, {'words': 3}, {'said': 'fair'})\n"
-    )
-    endpoint = judge_of({"components": {"mine": {"kind": f"{tmp_path}/mine.py:Mine"}}})
+    (tmp_path / "mine.py").write_text(LEVEL)
+    endpoint = judge_of({"components": {"level": {"kind": f"{tmp_path}/mine.py:Level"}}})
     scored = Trajectory([], StopReason.ANSWERED, answer="4", ground_truth="4", info={"reward": {"logged": {"old": 1}}})
+    scored.row = {"data_source": "sums", "extra_info": {"bonus": 1}}
     (answer,) = asyncio.run(endpoint.answer([Whole(trajectory=scored)]))
     assert isinstance(answer, Scored)
-    assert (answer.score, answer.components["mine"]) == (1.5, 0.5)
-    assert (answer.logged, answer.notes) == ({"mine_words": 3}, {"mine": {"said": "fair"}})
+    assert (answer.score, answer.components["level"]) == (6, 5)
+    assert (answer.logged, answer.notes) == ({"level_words": 3}, {"level": {"said": "fair"}})
 
 
 def test_a_file_without_the_function_is_named(tmp_path: Path) -> None:

@@ -12,9 +12,7 @@ from fastapi import FastAPI
 
 from agent_rl.rewards.service import gate
 from agent_rl.rewards.service.app import create_app
-from agent_rl.rewards.service.gate import Metrics
 from agent_rl.rewards.service.settings import ServiceSettings
-from agent_rl.rewards.service.wire import Scored, Unscored
 from agent_rl.settings import RewardSettings
 
 RIGHT = {"solution_str": "#### 4", "ground_truth": "4"}
@@ -88,7 +86,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("path", ["/health", "/metrics", "/openapi.json"])
-def test_where_no_body_belongs_none_is_waited_for_or_read(path: str) -> None:
+async def test_where_no_body_belongs_none_is_waited_for_or_read(path: str) -> None:
     read = 0
 
     async def without_end() -> AsyncIterator[bytes]:
@@ -98,36 +96,31 @@ def test_where_no_body_belongs_none_is_waited_for_or_read(path: str) -> None:
             yield b" " * 100
             await asyncio.sleep(0 if read < 1000 else 60)
 
-    async def ask() -> list[httpx.Response]:
-        async with client(make(max_bytes=1000)) as http:
-            large = http.get(path, headers={"content-length": "1000000"})
-            return [await large, await asyncio.wait_for(http.request("GET", path, content=without_end()), 5)]
-
-    assert [response.status_code for response in asyncio.run(ask())] == [200, 200]
+    async with client(make(max_bytes=1000)) as http:
+        large = http.get(path, headers={"content-length": "1000000"})
+        result = [await large, await asyncio.wait_for(http.request("GET", path, content=without_end()), 5)]
+    assert [response.status_code for response in result] == [200, 200]
     assert read <= 1
 
 
-def test_more_requests_than_may_be_open_are_sent_away_for_a_while() -> None:
+async def test_more_requests_than_may_be_open_are_sent_away_for_a_while() -> None:
     app = make(max_requests=2)
 
-    async def ask() -> list[httpx.Response]:
-        gone_on = asyncio.Event()
+    gone_on = asyncio.Event()
 
-        async def slow() -> AsyncIterator[bytes]:
-            yield b'{"solution_str": "#### 4", '
-            await gone_on.wait()
-            yield b'"ground_truth": "4"}'
+    async def slow() -> AsyncIterator[bytes]:
+        yield b'{"solution_str": "#### 4", '
+        await gone_on.wait()
+        yield b'"ground_truth": "4"}'
 
-        headers = {"content-type": "application/json"}
-        async with client(app) as http:
-            held = [asyncio.create_task(http.post("/get_reward", content=slow(), headers=headers)) for _ in range(2)]
-            await asyncio.sleep(0.05)
-            refused = await http.post("/get_reward", json=RIGHT)
-            assert (await http.get("/health")).status_code == 200
-            gone_on.set()
-            return [refused, *await asyncio.gather(*held), await http.post("/get_reward", json=RIGHT)]
-
-    refused, *others = asyncio.run(ask())
+    headers = {"content-type": "application/json"}
+    async with client(app) as http:
+        held = [asyncio.create_task(http.post("/get_reward", content=slow(), headers=headers)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        refused = await http.post("/get_reward", json=RIGHT)
+        assert (await http.get("/health")).status_code == 200
+        gone_on.set()
+        others = [*await asyncio.gather(*held), await http.post("/get_reward", json=RIGHT)]
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"
     assert [each.json()["score"] for each in others] == [1, 1, 1]
@@ -147,11 +140,3 @@ def test_a_request_is_counted_by_its_status() -> None:
     assert counts['requests_total{endpoint="/get_reward",status="200"}'] == 1
     assert counts['requests_total{endpoint="/get_reward",status="422"}'] == 1
     assert counts['request_seconds_count{endpoint="/get_reward"}'] == 2
-
-
-def test_items_are_counted_as_scored_or_unscored() -> None:
-    metrics = Metrics()
-    metrics.answered("/get_reward2", [Scored(score=1, components={}), Unscored(error="why"), Unscored(error="why")])
-    counts = lines(metrics.text())
-    assert counts['trajectories_total{endpoint="/get_reward2",outcome="scored"}'] == 1
-    assert counts['trajectories_total{endpoint="/get_reward2",outcome="unscored"}'] == 2

@@ -205,13 +205,10 @@ def test_what_is_expected_may_be_larger_than_what_a_program_may_write(run):
     assert run("def f(): return 'x' * (5 << 20)", [FunctionCase("f", (), "x")]).fraction == 0
 
 
-def test_a_machine_that_runs_nothing_scores_nothing(tmp_path):
-    async def main():
-        async with PythonSandbox(packages=(), scratch_dir=str(tmp_path / "missing")) as sandbox:
+async def test_a_machine_that_runs_nothing_scores_nothing(tmp_path):
+    async with PythonSandbox(packages=(), scratch_dir=str(tmp_path / "missing")) as sandbox:
+        with pytest.raises(UnscoredError, match="could not be graded"):
             await grade("print(1)", [StdioCase("", "1")], sandbox=sandbox)
-
-    with pytest.raises(UnscoredError, match="could not be graded"):
-        asyncio.run(main())
 
 
 def test_without_a_sandbox_one_is_opened():

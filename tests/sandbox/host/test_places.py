@@ -61,56 +61,46 @@ def test_where_no_file_can_be_locked_each_has_its_own(monkeypatch, folder, broke
     other.close()
 
 
-def test_tasks_get_places_in_their_order_and_no_more_than_there_are():
+async def test_tasks_get_places_in_their_order_and_no_more_than_there_are():
     started, at_once = [], []
+    places = Places(2)
 
-    async def main():
-        places = Places(2)
+    async def work(number):
+        async with places:
+            started.append(number)
+            at_once.append(len(places._taken))
+            await asyncio.sleep(0.001)
 
-        async def work(number):
-            async with places:
-                started.append(number)
-                at_once.append(len(places._taken))
-                await asyncio.sleep(0.001)
-
-        await asyncio.gather(*(work(number) for number in range(20)))
-        places.close()
-
-    asyncio.run(main())
+    await asyncio.gather(*(work(number) for number in range(20)))
+    places.close()
     assert started == list(range(20))
     assert max(at_once) == 2
 
 
-def test_a_process_with_many_programs_does_not_keep_all_places():
-    async def main():
-        many, few = Places(2), Places(2)
+async def test_a_process_with_many_programs_does_not_keep_all_places():
+    many, few = Places(2), Places(2)
 
-        async def work():
-            async with many:
-                await asyncio.sleep(0.002)
+    async def work():
+        async with many:
+            await asyncio.sleep(0.002)
 
-        queue = [asyncio.ensure_future(work()) for _ in range(4000)]
-        await asyncio.sleep(0.01)
-        async with few:
-            left = sum(not task.done() for task in queue)
-        for task in queue:
-            task.cancel()
-        await asyncio.gather(*queue, return_exceptions=True)
-        many.close()
-        few.close()
-        return left
-
-    assert asyncio.run(main()) > 0
+    queue = [asyncio.ensure_future(work()) for _ in range(4000)]
+    await asyncio.sleep(0.01)
+    async with few:
+        left = sum(not task.done() for task in queue)
+    for task in queue:
+        task.cancel()
+    await asyncio.gather(*queue, return_exceptions=True)
+    many.close()
+    few.close()
+    assert left > 0
 
 
-def test_a_place_is_given_back_after_the_sandbox_was_closed():
-    async def main():
-        places = Places(1)
-        async with places:
-            places.close()
-        return places.take()
-
-    assert asyncio.run(main())
+async def test_a_place_is_given_back_after_the_sandbox_was_closed():
+    places = Places(1)
+    async with places:
+        places.close()
+    assert places.take()
 
 
 def test_what_the_machine_was_too_busy_for_is_done_once_more():

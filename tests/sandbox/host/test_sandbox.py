@@ -1,7 +1,6 @@
 """Programs in the sandbox, with the real processes: what they see, how they end, and that nothing is left behind."""
 
 import asyncio
-import contextlib
 import glob
 import os
 import re
@@ -20,6 +19,7 @@ from agent_rl.sandbox import Execution, ExecutionStatus, PythonSandbox
 from agent_rl.sandbox.host import supervisor
 from tests.sandbox.tiers import WITHOUT_ISOLATION
 from tests.support.descriptors import descriptors, left_open
+from tests.support.processes import alive, children, until, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -40,31 +40,6 @@ def run(box):
         return found[0] if len(programs) == 1 else found
 
     return run
-
-
-def alive(pid):
-    """Whether the process runs; a zombie does not."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return False
-
-
-def children(pid):
-    with contextlib.suppress(OSError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
-
-
-async def until(condition, limit_s=10.0):
-    """Waits for other processes, by polling."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
-
-
-def wait_until(condition, limit_s=10.0):
-    asyncio.run(until(condition, limit_s))
 
 
 def test_a_program_that_ends_well(run):
@@ -303,95 +278,76 @@ def test_sets_have_the_same_order_in_each_program(run):
     assert first.stdout == second.stdout
 
 
-def test_a_program_that_cannot_be_confined_is_not_run(tmp_path):
-    async def main():
-        async with PythonSandbox(packages=(), scratch_dir=str(tmp_path)) as box:
-            folder = (await box.run("import os\nprint(os.getcwd())")).stdout.strip()
-            await asyncio.sleep(0.2)  # until it is lent again
-            os.rmdir(folder)
-            return await box.run("print(1)"), await box.run("print(2)")
-
-    execution, after = asyncio.run(main())
+async def test_a_program_that_cannot_be_confined_is_not_run(tmp_path):
+    async with PythonSandbox(packages=(), scratch_dir=str(tmp_path)) as box:
+        folder = (await box.run("import os\nprint(os.getcwd())")).stdout.strip()
+        await asyncio.sleep(0.2)  # until it is lent again
+        os.rmdir(folder)
+        execution, after = await box.run("print(1)"), await box.run("print(2)")
     assert (execution.status, execution.stdout) == ("unavailable", "")
     assert "could not be confined: [Errno 2]" in execution.stderr
     assert after.stdout == "2\n"
 
 
-def test_two_hundred_at_a_time(box):
-    async def main():
-        await box.sandbox.run("")
-        before = descriptors()
-        found = await asyncio.gather(*(box.sandbox.run(f"print({number})") for number in range(200)))
-        return left_open(before), found
-
-    left, found = box.do(main())
+async def test_two_hundred_at_a_time(box):
+    await box.sandbox.run("")
+    before = descriptors()
+    found = await asyncio.gather(*(box.sandbox.run(f"print({number})") for number in range(200)))
+    assert not left_open(before)
     assert [execution.stdout for execution in found] == [f"{number}\n" for number in range(200)]
-    assert not left
 
 
-def test_concurrency_is_bounded_and_waiting_is_not_counted():
-    async def main():
-        async with PythonSandbox(max_concurrency=2) as box:
-            await box.run("")
-            started = time.monotonic()
-            found = await asyncio.gather(*(box.run("import time; time.sleep(0.4)", timeout_s=2.0) for _ in range(6)))
-            return time.monotonic() - started, found
-
-    took, found = asyncio.run(main())
+async def test_concurrency_is_bounded_and_waiting_is_not_counted():
+    async with PythonSandbox(max_concurrency=2) as box:
+        await box.run("")
+        started = time.monotonic()
+        found = await asyncio.gather(*(box.run("import time; time.sleep(0.4)", timeout_s=2.0) for _ in range(6)))
+        took = time.monotonic() - started
     assert took >= 1.2
     assert all(execution.status == "ok" and execution.own_s < 1.1 for execution in found)
 
 
-def test_cancelling_kills_and_releases():
-    async def main():
-        async with PythonSandbox(max_concurrency=1) as box:
-            await box.run("")
-            zygote = box._pool.ready("lean").pid
-            before = descriptors()
-            task = asyncio.create_task(box.run("import time; time.sleep(60)", "x" * 10**6, 60))
-            await until(lambda: children(zygote))
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert not left_open(before)
-            await until(lambda: not children(zygote))
-            return await box.run("print(1)")
-
-    assert asyncio.run(main()).stdout == "1\n"
+async def test_cancelling_kills_and_releases():
+    async with PythonSandbox(max_concurrency=1) as box:
+        await box.run("")
+        zygote = box._pool.ready("lean").pid
+        before = descriptors()
+        task = asyncio.create_task(box.run("import time; time.sleep(60)", "x" * 10**6, 60))
+        await until(lambda: children(zygote))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not left_open(before)
+        await until(lambda: not children(zygote))
+        assert (await box.run("print(1)")).stdout == "1\n"
 
 
-def test_a_killed_zygote_is_replaced(caplog, tmp_path):
-    async def main():
-        async with PythonSandbox(scratch_dir=str(tmp_path)) as box:
-            await box.run("")
-            zygote = box._pool.ready("lean").pid
-            running = asyncio.create_task(box.run("print(1, flush=True)\nimport time; time.sleep(60)", timeout_s=60))
-            await asyncio.sleep(0.6)
-            (child,) = children(zygote)
-            os.kill(zygote, signal.SIGKILL)
-            found = await running
-            await until(lambda: not alive(child))
-            return found, await asyncio.gather(*(box.run("print(2)") for _ in range(5)))
-
-    lost, after = asyncio.run(main())
+async def test_a_killed_zygote_is_replaced(caplog, tmp_path):
+    async with PythonSandbox(scratch_dir=str(tmp_path)) as box:
+        await box.run("")
+        zygote = box._pool.ready("lean").pid
+        running = asyncio.create_task(box.run("print(1, flush=True)\nimport time; time.sleep(60)", timeout_s=60))
+        await asyncio.sleep(0.6)
+        (child,) = children(zygote)
+        os.kill(zygote, signal.SIGKILL)
+        found = await running
+        await until(lambda: not alive(child))
+        lost, after = found, await asyncio.gather(*(box.run("print(2)") for _ in range(5)))
     assert lost.status == "unavailable"
     assert [execution.stdout for execution in after] == ["2\n"] * 5
     assert "died" in caplog.text
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_zygote_killed_before_the_fork_costs_a_second_attempt():
-    async def main():
-        async with PythonSandbox() as box:
-            await box.run("")
-            zygote = box._pool.ready("lean").pid
-            os.kill(zygote, signal.SIGSTOP)
-            waiting = asyncio.create_task(box.run("print(1)"))
-            await asyncio.sleep(0.1)
-            os.kill(zygote, signal.SIGKILL)
-            return await waiting
-
-    assert asyncio.run(main()).stdout == "1\n"
+async def test_a_zygote_killed_before_the_fork_costs_a_second_attempt():
+    async with PythonSandbox() as box:
+        await box.run("")
+        zygote = box._pool.ready("lean").pid
+        os.kill(zygote, signal.SIGSTOP)
+        waiting = asyncio.create_task(box.run("print(1)"))
+        await asyncio.sleep(0.1)
+        os.kill(zygote, signal.SIGKILL)
+        assert (await waiting).stdout == "1\n"
 
 
 def test_nothing_remains_when_the_trainer_is_killed(tmp_path):
@@ -419,34 +375,27 @@ def test_nothing_remains_when_the_trainer_is_killed(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_left_by_a_killed_zygote_is_swept_later(tmp_path):
-    async def main():
-        async with PythonSandbox(scratch_dir=str(tmp_path)) as box:
-            held = await box.run("import os; print(os.path.dirname(os.getcwd()))")
-            async with PythonSandbox(scratch_dir=str(tmp_path)) as other:
-                await other.run("")
-                return os.stat(held.stdout.strip()).st_nlink > 0
-
+async def test_a_directory_left_by_a_killed_zygote_is_swept_later(tmp_path):
     left = tmp_path / "agent_rl-sandbox-left"
     (left / "deep" / "deeper").mkdir(parents=True)
     (left / "lock").touch()
-    assert asyncio.run(main())
+    async with PythonSandbox(scratch_dir=str(tmp_path)) as box:
+        held = await box.run("import os; print(os.path.dirname(os.getcwd()))")
+        async with PythonSandbox(scratch_dir=str(tmp_path)) as other:
+            await other.run("")
+            assert os.stat(held.stdout.strip()).st_nlink > 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_left_at_the_end(tmp_path):
-    async def main():
-        async with PythonSandbox(scratch_dir=str(tmp_path)) as box:
-            await box.run("import numpy; open('x', 'w')")
-            await box.run("import os; os.makedirs('a/b'); os.mkdir('c', 0)")
-            forgotten = asyncio.create_task(box.run("import time; time.sleep(60)", timeout_s=60))
-            await asyncio.sleep(0.3)
-            family = set(children(os.getpid())) - others
-        assert (await forgotten).status == "unavailable"
-        return family
-
+async def test_nothing_is_left_at_the_end(tmp_path):
     before, others = descriptors(), set(children(os.getpid()))
-    family = asyncio.run(main())
+    async with PythonSandbox(scratch_dir=str(tmp_path)) as box:
+        await box.run("import numpy; open('x', 'w')")
+        await box.run("import os; os.makedirs('a/b'); os.mkdir('c', 0)")
+        forgotten = asyncio.create_task(box.run("import time; time.sleep(60)", timeout_s=60))
+        await asyncio.sleep(0.3)
+        family = set(children(os.getpid())) - others
+    assert (await forgotten).status == "unavailable"
     assert family
     assert not any(alive(pid) for pid in family)
     assert list(tmp_path.iterdir()) == []
@@ -462,19 +411,16 @@ def test_without_isolation_nothing_runs_unless_unsafe(run, monkeypatch, caplog):
     assert caplog.text.count("without sufficient isolation") == 1
 
 
-def test_wrong_use_raises():
-    async def main():
-        box = PythonSandbox()
-        with pytest.raises(RuntimeError, match="outside"):
-            await box.run("")
-        async with box:
-            for options in ({"timeout_s": 0}, {"memory_mb": -1}, {"timeout_s": float("nan")}):
-                with pytest.raises(ValueError, match="must be"):
-                    await box.run("", **options)
-            with pytest.raises(RuntimeError, match="event loop"):
-                await asyncio.to_thread(lambda: asyncio.run(box.run("")))
-
-    asyncio.run(main())
+async def test_wrong_use_raises():
+    box = PythonSandbox()
+    with pytest.raises(RuntimeError, match="outside"):
+        await box.run("")
+    async with box:
+        for options in ({"timeout_s": 0}, {"memory_mb": -1}, {"timeout_s": float("nan")}):
+            with pytest.raises(ValueError, match="must be"):
+                await box.run("", **options)
+        with pytest.raises(RuntimeError, match="event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(box.run("")))
     with pytest.raises(ValueError, match="max_concurrency"):
         PythonSandbox(max_concurrency=0)
     assert Execution(ExecutionStatus.OK) == Execution(ExecutionStatus("ok"))

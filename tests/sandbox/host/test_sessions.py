@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from agent_rl.sandbox import PythonSandbox
 from tests.support.descriptors import descriptors, left_open
+from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
 
@@ -71,37 +71,30 @@ def test_a_run_that_is_ended_takes_the_state_with_it(box, code, status):
     assert (last.stdout, last.stderr) == ("2\n", "")
 
 
-def test_a_cancelled_run_loses_the_state(box):
-    async def main():
-        async with box.sandbox.session() as session:
-            await session.run("x = 1")
-            before = descriptors()
-            task = asyncio.create_task(session.run("import time; time.sleep(60)", timeout_s=60))
-            await asyncio.sleep(0.2)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert before - descriptors()
-            return await session.run("print(1)")
-
-    after = box.do(main())
+async def test_a_cancelled_run_loses_the_state(box):
+    async with box.sandbox.session() as session:
+        await session.run("x = 1")
+        before = descriptors()
+        task = asyncio.create_task(session.run("import time; time.sleep(60)", timeout_s=60))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert before - descriptors()
+        after = await session.run("print(1)")
     assert after.stdout == "1\n"
     assert "was cancelled" in after.stderr
 
 
-def test_threads_do_not_run_between_two_runs(box):
-    async def main():
-        async with box.sandbox.session() as session:
-            count = "import threading\nn = 0\ndef work():\n    global n\n    while True: n += 1\n"
-            await session.run(f"{count}threading.Thread(target=work, daemon=True).start()")
-            pid = int((await session.run("import os; print(os.getpid())")).stdout)
-            await asyncio.sleep(0.2)  # the order to stop is on its way
-            first = stat(pid)
-            await asyncio.sleep(0.5)
-            second = stat(pid)
-            return first, second
-
-    first, second = box.do(main())
+async def test_threads_do_not_run_between_two_runs(box):
+    async with box.sandbox.session() as session:
+        count = "import threading\nn = 0\ndef work():\n    global n\n    while True: n += 1\n"
+        await session.run(f"{count}threading.Thread(target=work, daemon=True).start()")
+        pid = int((await session.run("import os; print(os.getpid())")).stdout)
+        await asyncio.sleep(0.2)  # the order to stop is on its way
+        first = stat(pid)
+        await asyncio.sleep(0.5)
+        second = stat(pid)
     assert first[2] == "T"
     assert first[13:15] == second[13:15]
 
@@ -111,44 +104,32 @@ def test_processor_time_does_not_add_up(box):
     assert [execution.status for execution in box.cells(*[burn] * 5, limits={"timeout_s": 5.0})] == ["ok"] * 5
 
 
-def test_sessions_are_apart_and_idle_ones_take_no_slot():
-    async def main():
-        async with PythonSandbox(max_concurrency=1) as box:
-            async with box.session() as one, box.session() as two:
-                await one.run("x = 'one'; open('file', 'w')")
-                await two.run("x = 'two'")
-                seen = "import os; print(x, os.listdir('.'))"
-                return [(await session.run(seen)).stdout for session in (one, two)], (await box.run("print(3)")).stdout
-
-    assert asyncio.run(main()) == (["one ['file']\n", "two []\n"], "3\n")
+async def test_sessions_are_apart_and_idle_ones_take_no_slot():
+    async with PythonSandbox(max_concurrency=1) as box:
+        async with box.session() as one, box.session() as two:
+            await one.run("x = 'one'; open('file', 'w')")
+            await two.run("x = 'two'")
+            seen = "import os; print(x, os.listdir('.'))"
+            result = [(await session.run(seen)).stdout for session in (one, two)], (await box.run("print(3)")).stdout
+    assert result == (["one ['file']\n", "two []\n"], "3\n")
 
 
-def test_a_large_run_and_runs_at_the_same_time(box):
-    async def main():
-        async with box.sandbox.session() as session:
-            data = "x" * 3_000_000
-            large = await session.run(f"data = {data!r}; print(len(data), len(input()))", data)
-            together = await asyncio.gather(*(session.run(f"y = {n}; print(y)") for n in range(20)))
-            return large, together
-
-    large, together = box.do(main())
+async def test_a_large_run_and_runs_at_the_same_time(box):
+    async with box.sandbox.session() as session:
+        data = "x" * 3_000_000
+        large = await session.run(f"data = {data!r}; print(len(data), len(input()))", data)
+        together = await asyncio.gather(*(session.run(f"y = {n}; print(y)") for n in range(20)))
     assert large.stdout == "3000000 3000000\n"
     assert [execution.stdout for execution in together] == [f"{n}\n" for n in range(20)]
 
 
-def test_nothing_is_left_of_a_closed_session(tmp_path):
-    async def main():
-        async with PythonSandbox(scratch_dir=str(tmp_path)) as box:
-            await box.run("")
-            before = descriptors()
-            async with box.session() as session:
-                where = (await session.run("import os; open('x', 'w'); print(os.getcwd())")).stdout.strip()
-            assert not left_open(before)
-            deadline = time.monotonic() + 5
-            while os.path.basename(where) in os.listdir(os.path.dirname(where)):
-                assert time.monotonic() < deadline
-                await asyncio.sleep(0.01)
-            with pytest.raises(RuntimeError, match="outside"):
-                await session.run("1")
-
-    asyncio.run(main())
+async def test_nothing_is_left_of_a_closed_session(tmp_path):
+    async with PythonSandbox(scratch_dir=str(tmp_path)) as box:
+        await box.run("")
+        before = descriptors()
+        async with box.session() as session:
+            where = (await session.run("import os; open('x', 'w'); print(os.getcwd())")).stdout.strip()
+        assert not left_open(before)
+        await until(lambda: not os.path.exists(where))
+        with pytest.raises(RuntimeError, match="outside"):
+            await session.run("1")

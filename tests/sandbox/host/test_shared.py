@@ -2,22 +2,17 @@
 
 import asyncio
 import os
-import time
-from pathlib import Path
 
 import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.sandbox import Execution, ExecutionStatus, shared_sandbox
 from agent_rl.sandbox.host.shared import raise_if_not_run
-
-
-def children():
-    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+from tests.support.processes import children, wait_until
 
 
 def test_one_sandbox_is_shared_and_closed_with_the_loop():
-    before = set(children())
+    before = set(children(os.getpid()))
     started = []
 
     async def one(number):
@@ -28,15 +23,12 @@ def test_one_sandbox_is_shared_and_closed_with_the_loop():
         sandboxes, outputs = zip(*await asyncio.gather(*(one(number) for number in range(20))), strict=True)
         assert len(set(sandboxes)) == 1
         assert await shared_sandbox(packages=(), max_concurrency=1) is not sandboxes[0]
-        started.extend(set(children()) - before)
+        started.extend(set(children(os.getpid())) - before)
         return outputs
 
     assert asyncio.run(main()) == tuple(f"{number}\n" for number in range(20))
     assert started
-    deadline = time.monotonic() + 20
-    while set(children()) - before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert set(children()) <= before
+    wait_until(lambda: set(children(os.getpid())) <= before, 20)
     assert asyncio.run(one(1))[1] == "1\n"
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from agent_rl.errors import UnscoredError
 from agent_rl.sandbox import PythonTests, grade_by_tests
+from tests.sandbox.test_cheats import ANSWER, FUNCTIONS
 
 pytestmark = pytest.mark.slow
 # ruff: noqa: E501
 
-ANSWER = "zanzibar-40961"
 PROGRAM = """
 class Empty(ValueError):
     def __init__(self, code):
@@ -235,30 +235,16 @@ UNKNOWN = {
 }
 
 F = "def f(x):\n    return "
-FRAMES = f"""
-import gc, sys
-needle = {ANSWER[:7]!r} + {ANSWER[7:]!r}
-def f(x):
-    seen, todo, frame = set(), gc.get_objects(), sys._getframe()
-    while frame: todo += [*frame.f_locals.values(), *frame.f_globals.values()]; frame = frame.f_back
-    while todo and len(seen) < 200_000:
-        item = todo.pop()
-        if id(item) in seen: continue
-        seen.add(id(item))
-        if type(item) is str and needle != item and needle in item: return item
-        todo += gc.get_referents(item)
-"""
 SOCKET = """
 import json, os
 def say(data): os.write(3, data if isinstance(data, bytes) else len(json.dumps(data)).to_bytes(4, "big") + json.dumps(data).encode())
 """
+AS_A_FUNCTION = (
+    *("no function", "leave at once", "leave in the function", "leave by an exception", "search the objects"),
+    *("search the frames", "a deep list", "a list in itself", "an equal to everything", "text that equals everything"),
+)
 CHEATS = {
-    "nothing": "",
     "a stub": f"{F}None",
-    "an object equal to everything": (
-        "class A:\n    def __eq__(self, other): return True\n    __ne__ = lambda self, other: False\n"
-        "    __hash__ = lambda self: 1\n" + F + "A()"
-    ),
     "an object that is everything": (
         "class M(type):\n    def __getattr__(cls, name): return lambda *a, **k: True\n"
         "class A(metaclass=M):\n    def __getattr__(self, name): return lambda *a, **k: True\n"
@@ -272,24 +258,17 @@ CHEATS = {
         + F
         + "A()"
     ),
-    "a text equal to everything": "class A(str):\n    def __eq__(self, other): return True\n    __hash__ = str.__hash__\n" + F + "A()",
     "a class that it claims to be of the standard library": (
         "class Decimal:\n    def __eq__(self, other): return True\n    def __reduce__(self): return Decimal, ('1',)\n"
         "Decimal.__module__ = 'decimal'\n" + F + "Decimal()"
     ),
-    "leave at once": "import os\nos._exit(0)",
-    "leave in the function": f"import os\n{F}os._exit(0)",
-    "leave by an exception": "def f(x): raise SystemExit(0)",
     "an assertion": "def f(x): raise AssertionError",
     "a skip": "import unittest\ndef f(x): raise unittest.SkipTest",
     "an exception of every kind": "class E(ValueError, KeyError, AssertionError): pass\ndef f(x): raise E",
     "an exception that exits": "import os\nclass E(Exception):\n    args = property(lambda s: os._exit(0))\ndef f(x): raise E",
-    "search the frames and objects": FRAMES,
     "an endless loop": "def f(x):\n    while True: pass",
     "an endless answer": f"{SOCKET}\ndef f(x):\n    say((1 << 24).to_bytes(4, 'big'))\n    while True: say(bytes(1 << 16))",
     "a huge answer": f"{F}'x' * (40 << 20)",
-    "a deep answer": "def f(x):\n    for _ in range(100000): x = [x]\n    return x",
-    "an answer in itself": "def f(x):\n    x = []\n    x.append(x)\n    return x",
     "a forged answer": f"{SOCKET}\nfor _ in range(9): say({{'value': True, 'set': [], 'out': ''}})",
     "a forged answer that is no JSON": f"{SOCKET}\nsay(b'\\0\\0\\0\\2x{{')",
     "a forged object": f"{SOCKET}\nfor _ in range(9): say({{'value': {{'h': [1, {{'g': 'eval'}}]}}, 'set': []}})",
@@ -299,6 +278,7 @@ CHEATS = {
     "a closed socket": "import os\nos.close(3)",
     "the other end of the socket": "import os\nos.write(1, b'[[\"passed\", \"\"]]')\nos.write(2, b'x')\nos._exit(0)",
     "builtins of its own": "import builtins, json\nbuiltins.type = lambda *a: str\njson.dumps = lambda *a: '{}'\n" + F + "x",
+    **{name: FUNCTIONS[name] for name in AS_A_FUNCTION},
     "names of the tests": "pytest = check = test = None\nlen = all = isinstance = lambda *a: True\n" + F + "x",
 }  # fmt: skip
 SECRETS = f"""
@@ -382,18 +362,9 @@ def test_an_object_of_the_tests_own_class_does_not_make_a_test_unscored(box):
         f"    __{name}__ = lambda self, *_: True\n" for name in ["eq", "lt", "gt", "contains", "sub", "rsub"]
     )
     program = f"class Box:\n    def __init__(self, *_): pass\n    def get(self): return Box()\n    def me(self): return self\n{specials}"
-    tests = "\n".join(
-        f"def test_{number}():\n    box = Box(1)\n    assert {text}"
-        for number, text in enumerate(
-            [
-                "box.get() == 3",
-                "box.me() == 3",
-                "abs(box.me() - 3.5) < 1",
-                "box.get() > 3",
-                "3 in box.get()",
-                "3 in box.me()",
-            ]
-        )
+    asserts = "box.get() == 3; box.me() == 3; abs(box.me() - 3.5) < 1; box.get() > 3; 3 in box.get(); 3 in box.me()"
+    tests = "".join(
+        f"def test_{n}():\n    box = Box(1)\n    assert {each}\n" for n, each in enumerate(asserts.split(";"))
     )
     assert box.do(outcome(box.sandbox, program, PythonTests(f"from solution import Box\n{tests}"))) == (0, 6)
 

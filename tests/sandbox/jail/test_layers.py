@@ -14,6 +14,7 @@ import pytest
 
 from tests.sandbox.jail.programs import ALLOWED, FILES, LIMITS, PRIVILEGES, PROCESSES
 from tests.sandbox.tiers import NOBODY, TIERS, on, reported
+from tests.support.processes import children
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +26,7 @@ NUMPY = "import numpy\na = numpy.ones((200, 200))\nreport['x'] = float((a @ a).s
 
 def status_of_child(pid: int) -> dict[str, str]:
     """The /proc/PID/status of the only child of a process; empty where it has none."""
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+    for child in children(pid):
         with contextlib.suppress(FileNotFoundError):  # it has ended
             lines = Path(f"/proc/{child}/status").read_text().splitlines()
             return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
@@ -84,14 +85,11 @@ def test_files_outside_and_special_files_are_out_of_reach(tier: tuple[str, dict[
 
 @pytest.mark.parametrize("abi", [1, 2])
 @pytest.mark.parametrize("name", ["uid", "landlock"])
-def test_early_versions_of_landlock_let_no_file_be_emptied(name: str, abi: int) -> None:
+async def test_early_versions_of_landlock_let_no_file_be_emptied(name: str, abi: int) -> None:
     """They do not know truncation, and an open with access mode 3 needs neither the right to read nor to write."""
-
-    async def main() -> dict[str, Any]:
-        async with on(name, abi=abi) as sandbox:
-            return await reported(sandbox, "report['x'] = tried(os.open, outside + '/secret', 3 | os.O_TRUNC)")
-
-    assert asyncio.run(main()) == {"x": "PermissionError 1"}
+    async with on(name, abi=abi) as sandbox:
+        result = await reported(sandbox, "report['x'] = tried(os.open, outside + '/secret', 3 | os.O_TRUNC)")
+    assert result == {"x": "PermissionError 1"}
 
 
 def test_processes_and_the_network_are_out_of_reach(tier: tuple[str, dict[str, Any]]) -> None:

@@ -3,17 +3,13 @@
 import asyncio
 import contextlib
 import os
-from pathlib import Path
 
 from agent_rl.sandbox import PythonSandbox
 from agent_rl.sandbox.jail.scratch import unnamed_bytes
+from tests.support.processes import children
 
 
-def children(pid):
-    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
-
-
-def test_deleted_files_are_found():
+async def test_deleted_files_are_found():
     code = """
 import mmap, os, time
 kept = []
@@ -31,23 +27,17 @@ print('made', flush=True)
 time.sleep(1)
 """
     found = set()
-
-    async def main():
-        async with PythonSandbox(packages=()) as sandbox:
-            await sandbox.run("")
-            zygote = sandbox._pool.ready("lean").pid
-            running = asyncio.ensure_future(sandbox.run(code))
-            while not running.done():
-                await asyncio.sleep(0.05)
-                for pid in children(zygote):
-                    with contextlib.suppress(FileNotFoundError):  # it has ended
-                        found.add(unnamed_bytes(proc, pid, os.readlink(f"/proc/{pid}/cwd"), 7 << 20))
-        return running.result()
-
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
-    try:
-        execution = asyncio.run(main())
-    finally:
-        os.close(proc)
+    async with PythonSandbox(packages=()) as sandbox:
+        await sandbox.run("")
+        zygote = sandbox._pool.ready("lean").pid
+        running = asyncio.ensure_future(sandbox.run(code))
+        while not running.done():
+            await asyncio.sleep(0.05)
+            for pid in children(zygote):
+                with contextlib.suppress(FileNotFoundError):  # it has ended
+                    found.add(unnamed_bytes(proc, pid, os.readlink(f"/proc/{pid}/cwd"), 7 << 20))
+    os.close(proc)
+    execution = running.result()
     assert (execution.status, execution.stdout) == ("ok", "made\n"), execution
     assert max(found) == (2 << 20) + (7 << 20)  # two are open, one is mapped alone: it may be as large as a file can be

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.errors import ConfigError, FatalError, UnscoredError
+from agent_rl.errors import FatalError, UnscoredError
 from agent_rl.tools import load_tools
 from tests.tools import use
 
@@ -53,18 +53,3 @@ def test_a_row_that_cannot_be_judged(tmp_path):
         check(configured(tmp_path), "1", create_kwargs={})
     with pytest.raises(UnscoredError, match="cannot judge with this row's ground truth"):
         check(configured(tmp_path), "1", ground_truth="no number")
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ({"scorer": "agent_rl.rewards.scorers.math.numeric.numeric_mach"}, "Did you mean 'numeric_match'?"),
-        ({"scorer": "nowhere.score"}, "scorer: there is no module 'nowhere'"),
-        ({"scorer": "agent_rl.rewards.scorers.math.numeric.__doc__"}, "is a str, not a function"),
-        ({"repeat_penalty": -1}, "repeat_penalty: expected a number of at least 0, got -1"),
-        ({"repeat_penlty": 1}, r"repeat_penlty: unknown key \(value 1\)\. Did you mean 'repeat_penalty'"),
-    ],
-)
-def test_mistakes_in_the_config(tmp_path, config, expected):
-    with pytest.raises(ConfigError, match=expected):
-        configured(tmp_path, **config)

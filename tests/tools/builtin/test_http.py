@@ -10,7 +10,6 @@ from urllib.parse import parse_qsl
 import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.remote import http as remote
 from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import load_tools
 from agent_rl.tools.builtin.http import HttpTool, IdempotentHttpTool
@@ -18,6 +17,8 @@ from agent_rl.tools.inspection import expand
 from agent_rl.trajectory import ToolStatus
 from tests.support.http_faults import FaultyServer, answer, drop
 from tests.tools import use
+
+pytestmark = pytest.mark.usefixtures("quick_delays")
 
 KEY = 'sk-"se/cret"+value'
 CITY = {
@@ -47,12 +48,6 @@ POST = {
         "required": ["id"],
     },
 }
-
-
-@pytest.fixture(autouse=True)
-def quick_delays(monkeypatch):
-    monkeypatch.setattr(remote, "FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(remote, "JITTER_S", 0.0)
 
 
 def specs_of(tmp_path, *endpoints, base_url="https://api.example.com/v1", **config):

@@ -19,9 +19,10 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.builtin import mcp
-from agent_rl.tools.builtin.mcp import IdempotentMcpTool, Mcp, McpTool
+from agent_rl.tools.builtin.mcp import IdempotentMcpTool, McpTool
 from agent_rl.tools.inspection import expand
 from agent_rl.trajectory import ToolCall, ToolStatus
+from tests.support.processes import alive, until, wait_until
 from tests.tools import use
 
 pytestmark = pytest.mark.slow
@@ -54,15 +55,8 @@ async def say(tools, name, /, **arguments):
     return result.text
 
 
-def gone(pid):
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                time.sleep(0.05)
-                continue
-        return True
-    return False
+def ends(pid):
+    wait_until(lambda: not alive(pid), PATIENCE_S)
 
 
 @contextlib.contextmanager
@@ -104,16 +98,12 @@ def remote(server, monkeypatch):
     return {"url": server, "headers_from": {"Authorization": "MCP_TEST_TOKEN"}, "connect_timeout_s": PATIENCE_S}
 
 
-def test_include_exclude_and_prefix(tmp_path, remote):
+async def test_include_exclude_and_prefix(tmp_path, remote):
     found = load(tmp_path, {**remote, "include": ["read*", "add"], "exclude": ["*env"], "prefix": "my_"}, timeout_s=7)
     assert [(spec.name, spec.timeout_s) for spec in found] == [("my_add", 7), ("my_read_pid", 7)]
     assert "include" not in found[0].config
-
-    async def main():
-        async with session(found) as tools:
-            assert await say(tools, "my_add", by=2) == "2"
-
-    asyncio.run(main())
+    async with session(found) as tools:
+        assert await say(tools, "my_add", by=2) == "2"
     with pytest.raises(ConfigError, match=r"include: 'serch' matches none of the server's tools\..*Known: add, ask,"):
         load(tmp_path, {**remote, "include": ["serch"]})
     with pytest.raises(ConfigError, match="no tool is left"):
@@ -131,80 +121,66 @@ def test_only_what_the_server_annotates_may_be_repeated_and_what_the_entry_decla
     assert (spec.cache, spec.may_be_reused) == ("trajectory", True)
 
 
-def test_what_the_policy_reads(specs, monkeypatch):
-    async def main():
-        async with session(specs) as tools:
-            text = "a text\n[image/png, 5 bytes]\n[resource file:///doc.txt]\na note\n[application/zip, 6 bytes]"
-            assert await say(tools, "show", kind="all") == text
-            assert await say(tools, "show", kind="structured") == '{"sum": 3, "unit": "€"}'
-            failed = await ask(tools, "fail", why="no")
-            assert (failed.status, failed.text) == (ToolStatus.ERROR, "Error: Error executing tool fail: cannot: no")
-            assert (await ask(tools, "refuse")).text == "Error: out of order"
-            assert (await ask(tools, "add", by="x")).status is ToolStatus.INVALID_ARGUMENTS
-            assert await say(tools, "ask") == "declined: List roots not supported"
-            assert "characters cut" in await say(tools, "repeat", times=200_000)
-            monkeypatch.setattr(mcp, "MAX_MESSAGE_BYTES", 1000)
-            large = await ask(tools, "repeat", times=1001)
-            assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
-            refused = await ask(tools, "read_env", name="\ud800")
-            assert (refused.status, "lone surrogate" in refused.text) == (ToolStatus.ERROR, True)
+async def test_what_the_policy_reads(specs, monkeypatch):
+    async with session(specs) as tools:
+        text = "a text\n[image/png, 5 bytes]\n[resource file:///doc.txt]\na note\n[application/zip, 6 bytes]"
+        assert await say(tools, "show", kind="all") == text
+        assert await say(tools, "show", kind="structured") == '{"sum": 3, "unit": "€"}'
+        failed = await ask(tools, "fail", why="no")
+        assert (failed.status, failed.text) == (ToolStatus.ERROR, "Error: Error executing tool fail: cannot: no")
+        assert (await ask(tools, "refuse")).text == "Error: out of order"
+        assert (await ask(tools, "add", by="x")).status is ToolStatus.INVALID_ARGUMENTS
+        assert await say(tools, "ask") == "declined: List roots not supported"
+        assert "characters cut" in await say(tools, "repeat", times=200_000)
+        monkeypatch.setattr(mcp, "MAX_MESSAGE_BYTES", 1000)
+        large = await ask(tools, "repeat", times=1001)
+        assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
+        refused = await ask(tools, "read_env", name="\ud800")
+        assert (refused.status, "lone surrogate" in refused.text) == (ToolStatus.ERROR, True)
+        assert await say(tools, "add", by=1) == "1"
+
+
+async def test_a_server_without_sessions(tmp_path):
+    with http_server(mode="stateless") as url:
+        async with session(load(tmp_path, {"url": url})) as tools:
             assert await say(tools, "add", by=1) == "1"
-
-    asyncio.run(main())
-
-
-def test_a_server_without_sessions(tmp_path):
-    async def main():
-        with http_server(mode="stateless") as url:
-            async with session(load(tmp_path, {"url": url})) as tools:
-                assert await say(tools, "add", by=1) == "1"
-                assert (await ask(tools, "fail", why="no")).text == "Error: Error executing tool fail: cannot: no"
-
-    asyncio.run(main())
+            assert (await ask(tools, "fail", why="no")).text == "Error: Error executing tool fail: cannot: no"
 
 
-def test_the_servers_environment_is_what_the_entry_says_and_its_end_that_of_the_trajectory(tmp_path, monkeypatch):
+async def test_the_servers_environment_is_what_the_entry_says_and_its_end_that_of_the_trajectory(tmp_path, monkeypatch):
     monkeypatch.setenv("MCP_TEST_KEY", "k3y-k3y-k3y")
     monkeypatch.setenv("MCP_TEST_OTHER", "private")
     config = stdio(env={"MODE": "train"}, env_from=["MCP_TEST_KEY"], cwd=str(tmp_path), include=["read_env", "crash"])
     found = load(tmp_path, config)
     assert "k3y-k3y-k3y" not in repr(found)
-
-    async def main():
-        async with session(found) as tools:
-            names = ["MODE", "MCP_TEST_KEY", "MCP_TEST_OTHER", "PATH"]
-            values = [await say(tools, "read_env", name=name) for name in names]
-            assert values == ["train", "***", "unset", os.environ["PATH"]]
-            with pytest.raises(UnscoredError) as caught:
-                await ask(tools, "crash")
-            assert "its stderr ends with:\nthe disk is on fire ***" in str(caught.value)
-            with pytest.raises(UnscoredError, match="the connection was lost"):  # and with it the trajectory's state
-                await ask(tools, "read_env", name="PATH")
-
-    asyncio.run(main())
+    async with session(found) as tools:
+        names = ["MODE", "MCP_TEST_KEY", "MCP_TEST_OTHER", "PATH"]
+        values = [await say(tools, "read_env", name=name) for name in names]
+        assert values == ["train", "***", "unset", os.environ["PATH"]]
+        with pytest.raises(UnscoredError) as caught:
+            await ask(tools, "crash")
+        assert "its stderr ends with:\nthe disk is on fire ***" in str(caught.value)
+        with pytest.raises(UnscoredError, match="the connection was lost"):  # and with it the trajectory's state
+            await ask(tools, "read_env", name="PATH")
     monkeypatch.delenv("MCP_TEST_KEY")
     with pytest.raises(ConfigError, match="env_from: the environment variable MCP_TEST_KEY is not set"):
         load(tmp_path, config)
 
 
-def test_a_call_that_hangs_is_cancelled_and_the_session_goes_on(specs):
+async def test_a_call_that_hangs_is_cancelled_and_the_session_goes_on(specs):
     specs = [replace(spec, timeout_s=0.5 if spec.name == "hang" else None) for spec in specs]
-
-    async def main():
-        async with session(specs) as tools:
-            before = int(await say(tools, "count_stopped"))
-            assert await say(tools, "add", by=1) == "1"
-            assert (await ask(tools, "hang")).status is ToolStatus.TIMEOUT
-            deadline = time.monotonic() + PATIENCE_S
-            while int(await say(tools, "count_stopped")) == before and time.monotonic() < deadline:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-            assert int(await say(tools, "count_stopped")) == before + 1
-            assert await say(tools, "add", by=1) == "2"
-
-    asyncio.run(main())
+    async with session(specs) as tools:
+        before = int(await say(tools, "count_stopped"))
+        assert await say(tools, "add", by=1) == "1"
+        assert (await ask(tools, "hang")).status is ToolStatus.TIMEOUT
+        deadline = time.monotonic() + PATIENCE_S
+        while int(await say(tools, "count_stopped")) == before and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        assert int(await say(tools, "count_stopped")) == before + 1
+        assert await say(tools, "add", by=1) == "2"
 
 
-def test_twenty_trajectories_at_once_over_http(tmp_path, remote):
+async def test_twenty_trajectories_at_once_over_http(tmp_path, remote):
     found = load(tmp_path, remote)
 
     async def trajectory(number):
@@ -214,15 +190,12 @@ def test_twenty_trajectories_at_once_over_http(tmp_path, remote):
                 added, failed = await tools.run(calls)
                 assert (added.text, failed.status) == (str(turn * number), ToolStatus.ERROR)
 
-    async def main():
-        await asyncio.gather(*(trajectory(number) for number in range(20)))
-        async with session(load(tmp_path, remote)) as tools:  # the file may be loaded while a loop runs
-            assert (await ask(tools, "fail", why="no")).text == "Error: Error executing tool fail: cannot: no"
-            large = await ask(tools, "repeat", times=9_000_000)
-            assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
-            assert await say(tools, "add", by=1) == "1"
-
-    asyncio.run(main())
+    await asyncio.gather(*(trajectory(number) for number in range(20)))
+    async with session(load(tmp_path, remote)) as tools:  # the file may be loaded while a loop runs
+        assert (await ask(tools, "fail", why="no")).text == "Error: Error executing tool fail: cannot: no"
+        large = await ask(tools, "repeat", times=9_000_000)
+        assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
+        assert await say(tools, "add", by=1) == "1"
 
 
 def test_a_shared_session_is_one_for_all_and_is_opened_again(tmp_path, specs):
@@ -238,7 +211,7 @@ def test_a_shared_session_is_one_for_all_and_is_opened_again(tmp_path, specs):
             assert await say(two, "crash_once", flag=str(tmp_path / "flag")) == "back again", "it may be repeated"
             return int(await say(two, "read_pid"))
 
-    assert gone(asyncio.run(main()))  # it ends with the event loop
+    ends(asyncio.run(main()))  # with the event loop
 
 
 def test_a_trajectory_has_a_process_of_its_own_that_does_not_outlive_it(specs):
@@ -248,35 +221,32 @@ def test_a_trajectory_has_a_process_of_its_own_that_does_not_outlive_it(specs):
             assert [await say(one, "add", by=1), await say(two, "add", by=10)] == ["2", "20"]
             first = int(await say(one, "read_pid"))
             assert first != int(await say(two, "read_pid"))
-        assert gone(first)
+        await until(lambda: not alive(first), PATIENCE_S)
         tools = await session(specs).__aenter__()
         tools.unfinished = asyncio.create_task(ask(tools, "hang"))
         return int(await say(tools, "read_pid"))
 
-    assert gone(asyncio.run(main())), "nor the event loop"
+    ends(asyncio.run(main()))  # nor does it outlive the event loop
 
 
-def test_an_http_server_that_is_started_again(tmp_path):
-    async def main():
-        with http_server() as url:
-            found = load(tmp_path, {"url": url, "session": "shared", "include": ["add", "hang"]})
-            tools = await session(found).__aenter__()
-            assert await say(tools, "add", by=1) == "1"
-            hanging = asyncio.create_task(ask(tools, "hang"))
-            await asyncio.sleep(0.3)
-        with pytest.raises(UnscoredError, match="the call was not answered"):
-            await hanging
-        with pytest.raises(UnscoredError, match="connect"):
+async def test_an_http_server_that_is_started_again(tmp_path):
+    with http_server() as url:
+        found = load(tmp_path, {"url": url, "session": "shared", "include": ["add", "hang"]})
+        tools = await session(found).__aenter__()
+        assert await say(tools, "add", by=1) == "1"
+        hanging = asyncio.create_task(ask(tools, "hang"))
+        await asyncio.sleep(0.3)
+    with pytest.raises(UnscoredError, match="the call was not answered"):
+        await hanging
+    with pytest.raises(UnscoredError, match="connect"):
+        await ask(tools, "add", by=1)
+    with http_server(int(url.rsplit(":")[-1].removesuffix("/mcp"))):
+        assert await say(tools, "add", by=1) == "1"
+    with http_server(int(url.rsplit(":")[-1].removesuffix("/mcp"))):
+        with pytest.raises(UnscoredError, match=r"HTTP status 404|not answered"):  # a session that nobody knows
             await ask(tools, "add", by=1)
-        with http_server(int(url.rsplit(":")[-1].removesuffix("/mcp"))):
-            assert await say(tools, "add", by=1) == "1"
-        with http_server(int(url.rsplit(":")[-1].removesuffix("/mcp"))):
-            with pytest.raises(UnscoredError, match=r"HTTP status 404|not answered"):  # a session that nobody knows
-                await ask(tools, "add", by=1)
-            assert await say(tools, "add", by=1) == "1"
-            await tools.__aexit__(None, None, None)
-
-    asyncio.run(main())
+        assert await say(tools, "add", by=1) == "1"
+        await tools.__aexit__(None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -305,25 +275,7 @@ def test_the_key_is_needed_and_never_shown(tmp_path, remote, monkeypatch):
         load(tmp_path, remote)
 
 
-@pytest.mark.parametrize(
-    ("config", "problem"),
-    [
-        ({}, "command, url: neither is set"),
-        ({"command": ["x"], "url": "http://h/mcp"}, "command, url: both are set"),
-        ({"command": "python x.py"}, "command: expected a list, got 'python x.py'"),
-        ({"url": "localhost:8000/mcp"}, "url: this is not an HTTP address .*Write http"),
-        ({"url": "http://user:hunter2@h/mcp"}, "url: it contains a password"),
-        ({"url": "http://h/mcp", "env": {"A": "b"}}, "env: it has no effect .*Remove it"),
-        ({"command": ["x"], "prefix": "a b"}, "prefix: .*a b"),
-    ],
-)
-def test_a_config_that_cannot_work(config, problem):
-    with pytest.raises(ConfigError, match=problem) as caught:
-        Mcp.tools(config)
-    assert "hunter2" not in str(caught.value)
-
-
-def test_specs_cross_processes_and_an_expanded_entry_needs_no_server_to_load(tmp_path, specs):
+async def test_specs_cross_processes_and_an_expanded_entry_needs_no_server_to_load(tmp_path, specs):
     assert [spec.name for spec in pickle.loads(cloudpickle.dumps(specs))] == [spec.name for spec in specs]
 
     path = tmp_path / "expanded.yaml"
@@ -332,33 +284,24 @@ def test_specs_cross_processes_and_an_expanded_entry_needs_no_server_to_load(tmp
     assert [(spec.name, spec.parameters, spec.cls) for spec in absent] == [
         (spec.name, spec.parameters, spec.cls) for spec in specs
     ]
-
-    async def main():
-        async with session(absent) as tools:
-            with pytest.raises(UnscoredError, match="no-such-program-anywhere"):
-                await ask(tools, "add", by=1)
-
-    asyncio.run(main())
+    async with session(absent) as tools:
+        with pytest.raises(UnscoredError, match="no-such-program-anywhere"):
+            await ask(tools, "add", by=1)
     with pytest.raises(ConfigError, match="tool: missing"):
         McpTool.check_config(stdio())
 
 
-def test_a_server_that_does_not_want_to_end_is_killed_with_its_children(tmp_path, specs):
+async def test_a_server_that_does_not_want_to_end_is_killed_with_its_children(tmp_path, specs):
     stubborn = [replace(spec, config={**spec.config, **stdio("stubborn")}) for spec in specs]
-
-    async def main():
-        async with session(stubborn) as tools:
-            process = psutil.Process(int(await say(tools, "read_pid")))
-            pids = [process.pid, *(child.pid for child in process.children())]
-            task = asyncio.create_task(ask(tools, "hang"))
-            await asyncio.sleep(0.2)
-            task.cancel()  # as when the episode is cancelled
-            await asyncio.wait((task,))
-        return pids
-
-    pids = asyncio.run(main())
+    async with session(stubborn) as tools:
+        process = psutil.Process(int(await say(tools, "read_pid")))
+        pids = [process.pid, *(child.pid for child in process.children())]
+        task = asyncio.create_task(ask(tools, "hang"))
+        await asyncio.sleep(0.2)
+        task.cancel()  # as when the episode is cancelled
+        await asyncio.wait((task,))
     assert len(pids) == 2
-    assert all(gone(pid) for pid in pids)
+    await until(lambda: not any(map(alive, pids)), PATIENCE_S)
 
 
 def test_no_process_outlives_a_killed_worker(specs):
@@ -385,7 +328,7 @@ def test_no_process_outlives_a_killed_worker(specs):
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    assert gone(pid)
+    ends(pid)
 
 
 def test_the_sdk_is_imported_only_when_it_is_used():

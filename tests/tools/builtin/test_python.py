@@ -2,7 +2,6 @@
 
 import pytest
 
-from agent_rl.errors import ConfigError
 from agent_rl.tools.builtin.python import Python, unfenced
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.trajectory import ToolStatus
@@ -134,17 +133,3 @@ def test_too_much_output_is_cut(python):
 )
 def test_markdown_fences_are_taken_off(code, expected):
     assert unfenced(code) == expected
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ({"mode": "sessions"}, "mode: expected `session` or `stateless`, got 'sessions'"),
-        ({"timeout": 3}, r"timeout: unknown key \(value 3\). Did you mean 'timeout_s'"),
-        ({"timeout_s": 0}, "timeout_s: "),
-        ({"packages": ["no-such-distribution-here"]}, "packages: 'no-such-distribution-here' is not installed"),
-    ],
-)
-def test_mistakes_in_the_config(config, expected):
-    with pytest.raises(ConfigError, match=expected):
-        Python.check_config(config)

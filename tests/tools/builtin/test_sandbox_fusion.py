@@ -4,20 +4,13 @@ import json
 
 import pytest
 
-from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
-from agent_rl.remote import http as remote
-from agent_rl.sandbox import fusion
 from agent_rl.trajectory import ToolStatus
 from tests.support.fusion_server import SANDBOX_ERROR, run_code
 from tests.support.http_faults import FaultyServer, answer, drop
 from tests.tools import use
 
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    monkeypatch.setattr(fusion, "_PAUSE_S", 0.0)
-    monkeypatch.setattr(remote, "JITTER_S", 0.0)
+pytestmark = pytest.mark.usefixtures("quick_delays")
 
 
 @pytest.fixture
@@ -126,17 +119,3 @@ def test_a_server_that_fails_leaves_the_trajectory_unscored(load, fault, problem
         with pytest.raises(RemoteError, match=problem) as caught:
             run(spec, "print(1)")
     assert caught.value.host == f"127.0.0.1:{server.server_port}"
-
-
-@pytest.mark.parametrize(
-    ("config", "text"),
-    [
-        ({}, "url: missing"),
-        ({"url": "http://h", "memory_limit": 5}, "memory_limit: unknown key (value 5). Did you mean 'memory_limit_mb'"),
-        ({"url": "http://h", "api_key_env": "NO_SUCH_KEY_AT_ALL"}, "NO_SUCH_KEY_AT_ALL is not set"),
-    ],
-)
-def test_a_config_that_cannot_work(load, config, text):
-    with pytest.raises(ConfigError) as caught:
-        load(**config)
-    assert text in str(caught.value)

@@ -6,21 +6,17 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
-from agent_rl.remote import http as remote
 from agent_rl.trajectory import ToolStatus
 from tests.support.http_faults import FaultyServer, answer, drop
 from tests.tools import use
+
+pytestmark = pytest.mark.usefixtures("quick_delays")
 
 DOCUMENTS = [
     {"id": "a", "contents": '"Faust"\nFaust is a tragic play by Goethe. ' + "x" * 100},
     {"id": "b", "contents": '"Goethe"\nGoethe was born in Frankfurt.'},
     {"id": "c", "contents": "Frankfurt lies on the Main."},
 ]
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch):
-    monkeypatch.setattr(remote, "JITTER_S", 0.0)
 
 
 @pytest.fixture
@@ -113,25 +109,6 @@ def test_a_server_that_fails_leaves_the_trajectory_unscored(load, fault):
         spec = load(url=server.url, attempts=2, timeout_s=0.5)
         with pytest.raises(RemoteError, match=r"^127\.0\.0\.1"):
             run(spec, {"query": "a"})
-
-
-@pytest.mark.parametrize(
-    ("config", "text"),
-    [
-        ({}, "expected either `corpus` or `url`, got none"),
-        ({"corpus": "a", "url": "b"}, "expected either `corpus` or `url`, got corpus, url"),
-        ({"corpus": "missing.jsonl"}, "there is no file"),
-        ({"corpus": "a", "topk": 5}, "topk: unknown key (value 5). Did you mean 'top_k'?"),
-        ({"corpus": "a", "top_k": 0}, "top_k: expected a number of at least 1, got 0"),
-        ({"url": "localhost:8000"}, "url: "),
-        ({"url": "http://localhost", "index": "x"}, "index: unknown key"),
-        ({"url": "http://localhost", "api_key_env": "NO_SUCH_KEY_AT_ALL"}, "NO_SUCH_KEY_AT_ALL is not set"),
-    ],
-)
-def test_a_config_that_cannot_work(load, config, text):
-    with pytest.raises(ConfigError) as caught:
-        load(**config)
-    assert text in str(caught.value)
 
 
 def test_a_corpus_that_vanishes_after_loading_stops_the_run(load, corpus):

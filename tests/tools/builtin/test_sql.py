@@ -16,6 +16,7 @@ from agent_rl.errors import ConfigError, ToolError, ToolTimeoutError, UnscoredEr
 from agent_rl.tools.builtin._sql import pool
 from agent_rl.tools.builtin.sql import Sql
 from agent_rl.trajectory import ToolStatus
+from tests.support.processes import alive, wait_until
 from tests.tools import use
 
 ROOT = Path(__file__).parents[3]
@@ -194,21 +195,6 @@ def test_a_row_that_cannot_be_used_stops_the_run(create_kwargs, message):
         tool_of({}, create_kwargs)
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"max_row": 5}, "max_row: unknown key .value 5.. Did you mean 'max_rows'"),
-        ({"max_rows": 0}, "max_rows: expected a number of at least 1, got 0"),
-        ({"root": "/no/such/folder"}, "root: '/no/such/folder' is not a folder"),
-        ({"database": "/no/such/file"}, "Use an existing database"),
-        ({"database": __file__}, "is not an SQLite file"),
-    ],
-)
-def test_wrong_config_is_refused(config, message):
-    with pytest.raises(ConfigError, match=message):
-        Sql.check_config(config)
-
-
 def test_no_write_may_be_unfinished(database, tmp_path):
     path = tmp_path / "busy.sqlite"
     path.write_bytes(database.read_bytes())
@@ -260,16 +246,6 @@ def test_no_engine_outlives_a_killed_trainer(database, query):
     command = [sys.executable, "-c", ORPHANS, str(database), query]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as parent:
         worker = int(parent.stdout.readline())
-        assert _alive(worker)
+        assert alive(worker)
         parent.kill()
-    deadline = time.monotonic() + 60
-    while _alive(worker) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not _alive(worker)
-
-
-def _alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    wait_until(lambda: not alive(worker), 60)

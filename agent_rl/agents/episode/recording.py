@@ -1,0 +1,185 @@
+"""Restores a recorded trajectory up to one of its turns, from which the policy continues with exactly its tokens.
+
+The episode runs again from its prompt, but its first turns are the recorded ones. The agent therefore makes the
+recorded calls again, and its tools, hooks and environment reach the state that they had. Before every turn the restored
+episode is compared with the record; after a difference the policy samples nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import groupby, zip_longest
+from typing import Any, NoReturn
+
+from agent_rl.agents.episode.budget import FinalTurn
+from agent_rl.agents.episode.format import Format
+from agent_rl.agents.episode.policy import ChatMessage, Policy
+from agent_rl.agents.policies.token_policy import TokenPolicy
+from agent_rl.agents.policies.tokens import Sampled
+from agent_rl.agents.users.user import Reply, User
+from agent_rl.errors import ConfigError, FatalError
+from agent_rl.tools import ToolSpec
+from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory.trace import TokenSequence
+
+Sample = tuple[list[int], list[int], list[float]]
+"""All tokens before a sample (a turn, or the notes of a fold), the tokens of the sample, and their log-probs."""
+
+
+class Recording:
+    """A stored trajectory, of which the turns before `turn` are restored.
+
+    Args:
+        trajectory: the trajectory, with its tokens in `info["tokens"]`.
+        turn: number of the first turn that the policy samples, from 1.
+
+    Raises:
+        ConfigError: the trajectory has no such turn, or its tokens are not those of its turns.
+    """
+
+    def __init__(self, trajectory: Trajectory, turn: int) -> None:
+        self.trajectory, self.turn, turns = trajectory, turn, trajectory.turns
+        self.name = f"trajectory {trajectory.id}"
+        if not 0 < turn <= len(turns):
+            raise ConfigError("--turn", f"{self.name} has no turn {turn}", f"Choose a turn from 1 to {len(turns)}")
+        self.prefix = turns[: turn - 1]
+        self.samples = [each for own in trajectory.info["tokens"]["sequences"] for each in _samples(own)]
+        self.sampled_turns = [own for each in turns for own in (each, None)[: 1 + ("fold" in each.notes)]]
+        """The turn of each sample; None for the notes of a fold, which follow the turn."""
+        if len(self.samples) != len(self.sampled_turns):
+            problem = f"its {len(turns)} turns have {len(self.samples)} stretches of sampled tokens"
+            raise ConfigError(self.name, problem, "Choose another trajectory")
+
+    def require_repeatable(self, specs: Sequence[ToolSpec]) -> None:
+        """Raise a ConfigError for a call that must not be sent again, because its tool reaches the outside."""
+        refused = {spec.name for spec in specs if not spec.may_be_repeated}
+        for number, turn in enumerate(self.prefix, 1):
+            for name in refused & {result.name for result in turn.results}:
+                problem = "the tool reaches the outside, so its calls are not repeated"
+                remedy = "Write `reusable: true` in its entry if a repeated call is harmless"
+                raise ConfigError(f"{self.name}, turn {number}, tool {name!r}", problem, remedy)
+
+    def replies(self, final: FinalTurn | None) -> list[Reply]:
+        """Return a simulated user's recorded replies, without the text that announces the final turn."""
+        announced = f"\n\n{final.text}" if final else ""
+        return [
+            Reply(turn.observation.removesuffix(announced), reward=turn.notes.get("reward"))
+            for turn in self.prefix
+            if turn.observation is not None and not turn.calls and turn.malformed is None and "cut" not in turn.notes
+        ]
+
+
+class RecordedUser(User):
+    """A simulated user who gives `replies` first; then `user` continues the conversation."""
+
+    def __init__(self, user: User, replies: Sequence[Reply]) -> None:
+        super().__init__(user.config, user.row)
+        self._user, self._replies = user, deque(replies)
+        self._exchanges: list[tuple[str, Reply]] = []
+        self.score, self.finish = user.score, user.finish  # type: ignore[method-assign]
+
+    @property
+    def done(self) -> bool:
+        """Whether the user has ended the episode; none of the recorded replies did."""
+        return not self._replies and self._user.done
+
+    async def start(self, opening: str) -> str:
+        """Return the opening, which is recorded too."""
+        self._opening = opening
+        if not self._replies:
+            await self._user.resume(opening, [])
+        return opening
+
+    async def respond(self, message: str, trajectory: Trajectory) -> Reply:
+        """Return the next recorded reply, or the user's."""
+        if not self._replies:
+            return await self._user.respond(message, trajectory)
+        self._exchanges.append((message, self._replies.popleft()))
+        if not self._replies:
+            await self._user.resume(self._opening, self._exchanges)
+        return self._exchanges[-1][1]
+
+
+class Restoration:
+    """Restores one episode, as the token server of its policy.
+
+    Args:
+        recording: the recorded trajectory.
+        policy: the episode's `TokenPolicy`, whose server samples the later turns.
+        trajectory: the trajectory of the episode.
+    """
+
+    def __init__(self, recording: Recording, policy: Policy, trajectory: Trajectory) -> None:
+        assert isinstance(policy, TokenPolicy)  # ForkEvaluation refuses chat endpoints
+        self._recording, self._trajectory = recording, trajectory
+        self._server, policy.server = policy.server, self
+        self._next, self._is_complete = 0, False
+
+    def format(self, format: Format) -> Format:
+        """Return the format for the episode, whose prompt is the recorded one."""
+        recorded = self._recording.trajectory.prompt
+
+        def prompt(messages: Sequence[ChatMessage], _: Any) -> list[ChatMessage]:
+            # these messages are the recorded prompt, followed by the text of the environment's reset
+            text = str(messages[-1]["content"]).removeprefix(recorded[-1].content)
+            if not recorded[-1].content.endswith(text):
+                self._refuse(0, "reset", recorded[-1].content, text.strip())
+            return [{"role": message.role, "content": message.content} for message in recorded]
+
+        fixed = copy.copy(format.fresh())
+        vars(fixed).update(prompt=prompt, fresh=lambda: fixed)
+        return fixed
+
+    async def generate(self, *, prompt_ids: list[int], **request: Any) -> Any:
+        """Return the next recorded sample, or sample a turn if the episode is restored.
+
+        Raises:
+            FatalError: the episode differs from the record.
+        """
+        if not self._is_complete:
+            context_ids, ids, logprobs = self._recording.samples[self._next]
+            turn = self._recording.sampled_turns[self._next]
+            if turn is not None:
+                self._compare_turn()
+            if prompt_ids != context_ids:
+                place = f"{self._recording.name}, turn {len(self._trajectory.turns) + 1}"
+                raise FatalError(f"{place}: the model's chat template or tokenizer gives its context other tokens")
+            if turn is not self._recording.trajectory.turns[self._recording.turn - 1]:
+                self._next += 1
+                return Sampled(ids, logprobs, "length" if turn is not None and "cut" in turn.notes else "stop")
+            self._is_complete = True
+        return await self._server.generate(prompt_ids=prompt_ids, **request)
+
+    def require_complete(self) -> None:
+        """Raise a FatalError if the episode ended before the turn, except because of an outage."""
+        if not self._is_complete and self._trajectory.error is None:
+            self._compare_turn()
+            self._refuse(len(self._trajectory.turns), "the episode", "more turns", self._trajectory.stop_reason.value)
+
+    def _compare_turn(self) -> None:
+        """Compare the last turn of the episode with the record."""
+        if not (number := len(self._trajectory.turns)):
+            return
+        recorded, turn = self._recording.trajectory.turns[number - 1], self._trajectory.turns[-1]
+        for before, now in zip_longest(recorded.results, turn.results):
+            texts = [None if each is None else f"{each.status.value}: {each.text}" for each in (before, now)]
+            if texts[0] != texts[1]:
+                self._refuse(number, f"tool {(before or now).name!r}", *texts)
+        if recorded.observation != turn.observation:
+            self._refuse(number, "the environment", recorded.observation, turn.observation)
+
+    def _refuse(self, number: int, what: str, recorded: str | None, now: str | None) -> NoReturn:
+        place = f"{self._recording.name}, turn {number}, {what}"
+        raise FatalError(f"{place}: the record has {recorded!r}, and the repetition {now!r}, so its state is lost")
+
+
+def _samples(sequence: TokenSequence) -> Iterator[Sample]:
+    start, ids, values = 0, sequence["response_ids"], sequence["logprobs"]
+    for is_sampled, run in groupby(sequence["mask"]):
+        end = start + len(list(run))
+        if is_sampled:
+            logprobs = [0.0] * (end - start) if values is None else values[start:end]
+            yield [*sequence["prompt_ids"], *ids[:start]], ids[start:end], logprobs
+        start = end

@@ -1,0 +1,90 @@
+"""The `agent-rl fork` command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agent_rl.cli._arguments import Json, print_json, recipe_names
+from agent_rl.cli.eval import opened, run_missing, split_run, task_as
+
+app = typer.Typer(rich_help_panel="look", add_completion=False)
+
+DEFAULTS = ("policy=sglang", "sampling.temperature=1", "sampling.top_p=1", "sampling.top_k=null")
+"""Settings unless the command line sets them: turns are sampled as in training."""
+LINE = "{:>12} {:>5}  {:<20} {:>26} {:>11}"
+
+
+@app.command()
+def fork(
+    source: Annotated[str, typer.Argument(metavar="TRACE", help="A trace, or the folder of a run or an evaluation")],
+    turn: Annotated[str, typer.Option(help="First turn to sample: a number from 1, a range A-B, or all")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN] KEY=VALUE", help="As for `agent-rl eval`; RUN defaults to TRACE if it is a run"),
+    ] = None,
+    id: Annotated[list[str] | None, typer.Option("--id", help="Id of a trajectory; may be repeated")] = None,
+    first: Annotated[int | None, typer.Option(min=1, help="Use the first N scored trajectories")] = None,
+    n: Annotated[int, typer.Option("-n", min=1, help="Episodes per turn")] = 64,
+    model: Annotated[str | None, typer.Option(help="Model folder, checkpoint, or name; default: the run's")] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Recipe that sets tools, limits and reward", autocompletion=recipe_names)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the episodes; default: in outputs/fork")] = None,
+    as_json: Json = False,
+) -> None:
+    r"""Continue a trajectory from a turn, and estimate its value.
+
+    \b
+      agent-rl fork outputs/my_run --id 17_2 --turn 3 -n 64
+      agent-rl fork trace.jsonl --id 4_0 --turn 2 --recipe text_world --model MODEL
+
+    An episode restores the trajectory before the turn with exactly its tokens: recorded calls run again, and their
+    results are compared with the record. A turn's value is the mean reward of its episodes, with a 95% interval, and
+    the difference to the next value (to the reward, after the last turn) is what the turn was worth. Settings are those
+    of `agent-rl eval`, such as endpoint=URL or tools=FILE, with policy=sglang (or vllm, local) and temperature 1. The
+    same command resumes. The folder contains trajectories.jsonl and values.json.
+
+    --json: `trajectories` (each: `id`, `reward`, and `turns` with `turn`, `calls`, `value`, `low`, `high`, `episodes`
+    and `difference`), `unscored` (a number), `of` (model, versions, hashes) and `folder`.
+    """
+    from agent_rl.evaluation.fork import ForkEvaluation, recordings_of, values, write_rows
+    from agent_rl.evaluation.summary import cell
+    from agent_rl.trajectory.trace.files import trace_of
+
+    path = trace_of(source)
+    recordings = list(recordings_of(path, turn, id or [], first))
+    run, overrides = split_run(words or [])
+    if run is None and recipe is None and path.with_name("run.json").is_file():
+        run = path.parent
+    run, recipe = task_as(run, recipe, has_model=model is not None)
+    folder = out or Path("outputs/fork") / "_".join([path.parent.name, *(id or [f"first_{first}"]), "turn", turn])
+    rows = folder / "rows.draft.parquet"
+    write_rows(recordings, rows)
+    flags: dict[str, Any] = {"data": str(rows), "n": n, **({} if model is None else {"model": model})}
+    keys = {word.partition("=")[0] for word in overrides}
+    overrides += [word for word in DEFAULTS if word.partition("=")[0] not in keys]
+    evaluation, ledger = opened(flags, run, recipe, overrides, folder)
+    with ledger:
+        rows.replace(folder / "rows.parquet")
+        try:
+            asyncio.run(run_missing(ForkEvaluation.of(evaluation, recordings), ledger))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"the finished episodes are kept in {folder}") from None
+        records = ledger.read().values()
+        trajectories = values(recordings, records)
+        unscored = sum(record.error is not None for record in records)
+        result = {"trajectories": trajectories, "unscored": unscored, "of": ledger.about()}
+    (folder / "values.json").write_text(json.dumps(result, indent=2) + "\n")
+    if as_json:
+        return print_json({**result, "folder": str(folder)})
+    print(LINE.format("trajectory", "turn", "calls", "value before the turn", "difference"))
+    for name, each in ((own["id"], each) for own in trajectories for each in own["turns"]):
+        difference = "-" if each["difference"] is None else f"{each['difference']:+.3f}"
+        value = cell({"mean": each["value"], **each})
+        print(LINE.format(name[-12:], each["turn"], ", ".join(each["calls"])[:20] or "-", value, difference))
+    print(f"{len(records):,} episodes, {unscored} unscored. {folder}/values.json")

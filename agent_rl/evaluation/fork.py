@@ -1,0 +1,129 @@
+"""Forks: episodes that continue a stored trajectory from its turns, and the Monte-Carlo values of these turns.
+
+A fork is an evaluation whose rows are turns: each episode restores the trajectory before the turn
+(`agent_rl.agents.episode.recording`), and then the policy continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from agent_rl.agents.episode.loop import EpisodeLoop
+from agent_rl.agents.episode.recording import Recording
+from agent_rl.data import write_parquet
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.ledger import Record
+from agent_rl.evaluation.runner import Evaluation
+from agent_rl.trajectory import trace
+from agent_rl.trajectory.estimates import estimate_mean
+
+
+@dataclass(frozen=True)
+class ForkEvaluation(Evaluation):
+    """An evaluation whose rows are turns of recorded trajectories; `recordings` has one for each row."""
+
+    recordings: Sequence[Recording] = ()
+
+    @classmethod
+    def of(cls, base: Evaluation, recordings: Sequence[Recording]) -> ForkEvaluation:
+        """Return the fork for an evaluation of the rows that `write_rows` has written.
+
+        Raises:
+            ConfigError: a setting cannot be used, or a recording cannot be restored.
+        """
+        if base.settings.policy == "chat":
+            problem = "a chat endpoint renders the conversation again, so it cannot continue with exactly its tokens"
+            raise ConfigError("policy", problem, "Use policy=sglang, vllm or local")
+        for recording in recordings:
+            recording.require_repeatable(base.specs)
+            agent = recording.trajectory.agent
+            loop = type(base.loop(agent))
+            if (loop.run_row, loop.converse) != (EpisodeLoop.run_row, EpisodeLoop.converse):
+                problem = f"{agent!r} runs its episodes with its own code, whose state cannot be restored"
+                raise ConfigError(recording.name, problem, "Choose a trajectory of another agent")
+        return cls(base.settings, base.rows, base.specs, base.reward, recordings)
+
+    def loop(self, agent: str, tokenizer: Any = None) -> EpisodeLoop:
+        """Return an agent's loop for one episode, which restores the recording of its row."""
+        loop = super().loop(agent, tokenizer)
+        loop.recordings = self.recordings
+        return loop
+
+
+def recordings_of(path: Path, turns: str, ids: Sequence[str], first: int | None) -> Iterator[Recording]:
+    """Yield turns (a number from 1, a range such as `2-5`, or `all`) of trajectories of a trace.
+
+    Args:
+        path: the trace.
+        turns: the turns.
+        ids: ids of the trajectories; empty: the `first` scored trajectories that have tokens.
+        first: maximum number of trajectories; None: all `ids`, or the only trajectory.
+
+    Raises:
+        ConfigError: a trajectory or a turn does not exist, is not chosen uniquely, or cannot be restored.
+    """
+    known, reader = {each.id: each for each in trace.read(path, torn="skip")}, trace.TokenReader(path)
+    if missing := [id for id in ids if id not in known]:
+        raise ConfigError("--id", f"{path} has no trajectory {missing[0]!r}", "`agent-rl view` shows the ids")
+    chosen = list(dict.fromkeys(ids)) or [id for id, each in known.items() if each.score and reader.read(id)]
+    if not chosen:
+        raise ConfigError("TRACE", f"{path} has no scored trajectory with tokens", "Set agent_rl.trace.tokens=true")
+    if len(chosen) > 1 and not ids and first is None:
+        remedy = f"Choose some with --id, such as --id {chosen[0]}, or the first ones with --first N"
+        raise ConfigError("--id", f"{path} has {len(chosen):,} trajectories", remedy)
+    for trajectory in (known[id] for id in chosen[:first]):
+        tokens = reader.read(trajectory.id)
+        if tokens is None or not tokens["messages"] or any(own["images"] for own in tokens["sequences"]):
+            problem = "the trace has no tokens of it, or it has images, videos or audio"
+            raise ConfigError(f"trajectory {trajectory.id}", problem, "Choose another one")
+        trajectory.info["tokens"] = tokens
+        yield from (Recording(trajectory, turn) for turn in _numbers(turns, len(trajectory.turns)))
+
+
+def _numbers(turns: str, length: int) -> range:
+    """Return the chosen turns of a trajectory with `length` turns."""
+    first, _, last = (f"1-{length}" if turns == "all" else turns).partition("-")
+    if not (first + last).isdecimal() or int(first) > int(last or first):
+        raise ConfigError("--turn", f"{turns!r} is not a turn", "Write a number, a range such as 2-5, or all")
+    return range(int(first), int(last or first) + 1)
+
+
+def write_rows(recordings: Iterable[Recording], path: Path) -> None:
+    """Write the data of a fork: each recording's row with its prompt, and `extra_info.fork`."""
+    rows = []
+    for recording in recordings:
+        own = recording.trajectory
+        prompt = [{"role": message.role, "content": message.content} for message in own.prompt]
+        info = {**own.extra_info, "fork": {"id": own.id, "turn": recording.turn}}
+        rows.append({**own.row, "agent_name": own.agent, "prompt": prompt, "extra_info": info})
+    write_parquet(rows, path)
+
+
+def values(recordings: Sequence[Recording], records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return each trajectory's turns with their values, as JSON data.
+
+    A turn's `value` is the mean reward of the episodes that start with this turn. Its `difference` is the value of the
+    next turn, or the trajectory's reward after the last turn, minus its own value; None if one of them is unknown.
+    """
+    rewards: list[list[list[float]]] = [[] for _ in recordings]
+    for record in records:
+        if record.error is None:
+            rewards[record.row].append([record.reward])
+    trajectories = []
+    for _, group in groupby(zip(recordings, rewards, strict=True), key=lambda pair: pair[0].name):
+        turns = []
+        for recording, samples in group:
+            calls = [call.name for call in recording.trajectory.turns[recording.turn - 1].calls]
+            turns.append({"turn": recording.turn, "calls": calls, **estimate_mean(samples).plain()})
+        score = recording.trajectory.score
+        following = [turn["mean"] for turn in turns[1:]]
+        following.append(score.total if score and recording.turn == len(recording.trajectory.turns) else None)
+        for turn, after in zip(turns, following, strict=True):
+            turn["value"], turn["episodes"] = turn.pop("mean"), turn.pop("rows")
+            turn["difference"] = None if None in (turn["value"], after) else round(after - turn["value"], 6)
+        trajectories.append({"id": recording.trajectory.id, "reward": score and score.total, "turns": turns})
+    return trajectories
