@@ -44,7 +44,7 @@ def train(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the composed configuration; start nothing")] = False,
     predict: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Predict this run from a run of the CPU version; start nothing")
+        str | None, typer.Option(help="Folder of a run of the CPU version: predict this run from it; start nothing")
     ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print everything that goes to the run's log")
@@ -82,8 +82,8 @@ def train(
 
     Ctrl-C or SIGTERM ends the run after the current step and saves it; a second one ends it at once.
 
-    --predict RUN prints what can be known before a GPU is rented, each value with its basis: turns, tokens, truncated
-    episodes and groups with a signal from RUN, memory from the doctor, hours from a published run.
+    --predict prints what can be known before a GPU is rented, each value with its basis: turns, tokens, truncated
+    episodes and groups with a signal from a run, memory from the doctor, hours from a published run.
 
     With --json, a step is {event, step, of, metrics}; the end is {event, status, exit_code, step, seconds, folder,
     log}, plus checkpoint and command if the run was stopped, or error if it failed or was aborted. With --dry-run it
