@@ -1,7 +1,7 @@
 """One exception tree, whose branches determine who must handle a failure.
 
-- `ObservationError`: the model's own mistake. The error becomes tool text that the policy reads, and shaping can count
-  it.
+- `ObservationError`: the model's own mistake. The error becomes tool text that the policy reads, and rewards can count
+  such errors.
 - `UnscoredError`: the infrastructure failed. The trajectory has no reward, not a reward of 0: it affects neither the
   policy nor its group's baseline, and it is counted.
 - `FatalError`: the configuration or the code is wrong. The run must stop at once, before GPU time is spent, and the
@@ -109,4 +109,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 FEW, MOST_LISTED = 8, 24
-"""Maximum number of known names that an error lists: next to a similar name, and without a similar name."""
+"""Maximum number of known names that an error lists if one is similar, and if none is."""

@@ -72,7 +72,7 @@ def resident() -> int:
 async def through_the_gateway(tokenizer: Any) -> tuple[float, float, float]:
     """Return milliseconds of CPU for a request, KiB of memory for a session, and tokens of a session."""
     gateway, engine, params = Gateway(), Engine(tokenizer), {"temperature": 1.0, "logprobs": True}
-    await gateway.start()
+    gateway.start()
     before, sessions, policies = resident(), [], []
     for _ in range(SESSIONS):
         format = ToolCallFormat()
@@ -108,7 +108,7 @@ async def through_a_proxy() -> float:
 
         app = Starlette(routes=[Route("/v1/chat/completions", forward, methods=["POST"])])
         server = PortServer(app)
-        await server.start()
+        server.start()
         cpu = await talk(f"http://127.0.0.1:{server.port}", [str(number) for number in range(SESSIONS)])
         await server.stop()
     upstream.kill()

@@ -6,7 +6,7 @@ r"""The policy acts with code: a fenced Python block is executed, and its output
     ```
 
 The environment answers with a ```` ```output ```` block in a separate message. Several Python blocks in one turn are
-one program; blocks in other languages are text. A turn without code is the answer: the configuration sets whether the
+one program; blocks in other languages are text. A turn without code is the answer; the configuration sets whether the
 last `\boxed{...}` or the whole text counts. A turn is cut before an output that the policy made up.
 """
 
@@ -46,10 +46,10 @@ class CodeActFormat(TextToolFormat):
     """The format of the turns of `code_act_agent`.
 
     Args:
-        instructions: system text, in which `{answer}` is replaced; None: the default text; empty: no system text.
+        instructions: system text, in which `{answer}` is replaced; None means the default text; empty: no system text.
         answer: `boxed`: a turn without code must contain a boxed answer; `text`: a turn without code is the answer.
         observation_role: role of the message that shows the output.
-        tool: the tool that executes code; None: the only tool, or `python`.
+        tool: the tool that executes code; None means the only tool, or `python`.
     """
 
     stop = ("```output",)

@@ -1,7 +1,7 @@
 """Folding: when the context is nearly full, the policy writes notes, and a new conversation continues from them.
 
-When the answer to a turn would leave less than `reserve_tokens` of the context, the episode requests notes instead.
-The next conversation has the same prompt, with those notes and that answer at its end:
+When the answer to a turn would leave less than `reserve_tokens` of the context, the episode requests notes instead. The
+next conversation has the same prompt, with the notes and the answer at its end:
 
     user: <task>                            user: <task>
     assistant: <turn>                             Your notes so far: <notes>
@@ -10,8 +10,8 @@ The next conversation has the same prompt, with those notes and that answer at i
     assistant: <notes>                      ...
 
 Each conversation is a separate training sequence, in which sampled tokens, notes included, have mask 1. All sequences
-get the trajectory's reward. With every built-in `algo=` the trainer counts a trajectory once: its sequences are one
-sample of the group and share one advantage.
+get the trajectory's reward. With every built-in `algo=` the trainer counts a trajectory once, because its sequences are
+one sample of the group and share one advantage.
 
 Notes that do not fit end the episode, like any turn that does not fit.
 """
@@ -45,7 +45,7 @@ class FoldingPolicy(Policy):
         inner: the policy; calling its `begin` again starts a new conversation.
         reserve_tokens: tokens of the context that are reserved for the request for notes and the notes.
         max_folds: maximum number of folds; after that many, a full context ends the episode.
-        instructions: the request for notes; None: the default.
+        instructions: the request for notes; None means the default.
     """
 
     def __init__(self, inner: Policy, *, reserve_tokens: int, max_folds: int, instructions: str | None = None) -> None:
@@ -76,7 +76,7 @@ class FoldingPolicy(Policy):
         await self._inner.begin(messages, tools)
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """Generate the next turn; it may use the tokens that are reserved for notes."""
+        """Generate the next turn, which may use the tokens that are reserved for notes."""
         self._inner.reserve = self.reserve
         return await self._inner.generate(stop, keep_stop=keep_stop)
 

@@ -1,8 +1,8 @@
 """`gateway_agent`: the user's own program talks to the policy through the APIs of OpenAI or Anthropic.
 
-The program runs unchanged, once per episode. It reads the policy's address from `OPENAI_BASE_URL`, its key from
-`OPENAI_API_KEY` (or from Anthropic's variables), and its row from the JSON file `AGENT_RL_ROW_FILE`. Every request is
-answered with the exact tokens that training uses.
+The program runs once per episode and needs no changes. The program reads the policy's address from `OPENAI_BASE_URL`,
+its key from `OPENAI_API_KEY` (or from Anthropic's variables), and its row from the JSON file `AGENT_RL_ROW_FILE`. Every
+request is answered with the exact tokens that training uses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.agents.episode.agent import Agent
-from agent_rl.agents.episode.episode import explain
+from agent_rl.agents.episode.episode import recording
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.loop import EpisodeLoop
 from agent_rl.agents.episode.policy import Policy
@@ -23,7 +23,6 @@ from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.agents.users.environment import EnvironmentUser
 from agent_rl.agents.users.user import opened
 from agent_rl.environments.kind import ROW
-from agent_rl.errors import EngineError, FatalError
 from agent_rl.trajectory import StopReason, Trajectory
 
 CRASH_REWARD = 0.0
@@ -41,15 +40,15 @@ async def run_session(
     If the row has an environment, it begins the prompt and judges the trajectory; the program gets none of its tools.
 
     Raises:
-        FatalError: no program is configured, or the policy or the environment raised it.
+        FatalError: no program is configured, or the policy or the environment raised this error.
     """
     assert isinstance(format, ToolCallFormat)
     world = None if loop.environment is None else EnvironmentUser(loop.environment, None)
     settings, budget = loop.settings.gateway, loop.budget()
     session = Session(policy, format, trajectory, max_turns=budget.max_turns, models=settings.models)
     host = address_for(settings.url)
-    server = await gateway(host)
-    try:
+    server = gateway(host)
+    async with recording(trajectory, policy, world):
         row = {**row, "raw_prompt": await opened(row["raw_prompt"], world)}
         server.sessions[session.id] = session
         try:
@@ -65,16 +64,6 @@ async def run_session(
                 trajectory.verdict, trajectory.rewards = CRASH_REWARD, dict.fromkeys(trajectory.rewards, CRASH_REWARD)
             elif verdict is not None:
                 trajectory.verdict = verdict
-    except FatalError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the episode cannot be scored
-        trajectory.stop_reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
-        explain(trajectory, error)
-    finally:
-        if world is not None:
-            await world.finish()
-    trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
-    trajectory.longest_tokens = policy.longest_tokens
 
 
 def _shown_row(row: Mapping[str, Any], *, with_truth: bool) -> dict[str, Any]:

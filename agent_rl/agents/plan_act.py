@@ -60,7 +60,7 @@ _ITEM = re.compile(r"^[ \t]*(?:\d{1,4}[.)]|[-*])[ \t]+", re.MULTILINE)
 
 
 class PlanActFormat(ReactFormat):
-    """The ReAct format with a plan; it records whether its episode has a plan."""
+    """The ReAct format with a plan, which records whether its episode has a plan."""
 
     default_instructions = DEFAULT_INSTRUCTIONS
 
@@ -76,7 +76,7 @@ class PlanActFormat(ReactFormat):
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Read the plan, if any, and then the rest of the turn as `react_agent` does.
 
-        If a turn's action is malformed, its plan still counts: the next well-formed turn gets the plan as a note.
+        If a turn's action is malformed, its plan still counts, and the next well-formed turn gets the plan as a note.
         """
         if plan := _PLAN.search(text):
             steps = _steps(plan[1])

@@ -6,9 +6,9 @@ A turn is free text that ends in one action or in the final answer:
     Action: calculator                      Final Answer: 42
     Action Input: {"expression": "6*7"}
 
-The environment answers `Observation: ...` in a separate message. If a turn makes up its own observation, it is cut
-before that observation. Tolerant reading takes the first action or answer, and accepts labels in any case, fenced JSON,
-and bare text for a tool's only parameter. Strict reading accepts only the two forms above, with JSON as the input.
+The environment answers `Observation: ...` in a separate message. A turn that makes up an observation is cut before the
+observation. Tolerant reading takes the first action or answer, and accepts labels in any case, fenced JSON, and bare
+text for a tool's only parameter. Strict reading accepts only the two forms above, with JSON as the input.
 """
 
 from __future__ import annotations

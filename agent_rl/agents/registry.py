@@ -44,7 +44,7 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
     Args:
         name: the name in a row or in the configuration.
         key: the configuration key for errors.
-        known: the names that are allowed; empty: all names.
+        known: the names that are allowed; empty means all names.
 
     Raises:
         ConfigError: there is no such agent.
@@ -104,18 +104,18 @@ def register_agent_loop(name: str) -> Callable[[C], C]: ...
 @overload
 def register_agent_loop(name: str, cls: C) -> C: ...
 def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
-    """Register your own agent: a record, or a class with a name. Can be used as a decorator.
+    """Register your own agent: a record, or a class with a name. The function also works as a decorator.
 
-    Call it in the script that starts the trainer, before the trainer starts. The record or class may be defined in that
-    script or in a module next to it: it is sent by value to the workers on every node, together with the objects of
-    that module that it uses. `agent-rl eval`, `reward score` and `doctor` run the script to find them.
+    Call this function in the script that starts the trainer, before the trainer starts. The record or class may be
+    defined in that script or in a module next to the script. The workers on every node receive a copy, together with
+    the module's objects that it uses. `agent-rl eval`, `reward score` and `doctor` run the script to find its agents.
 
     Args:
         name: the value of `agent_name` in a row or of `rollout.agent.default_agent_loop`; or a record with its name.
         cls: a subclass of verl's `AgentLoopBase`, usually of `EpisodeAgentLoop` or a loop of this package.
 
     Returns:
-        The record or the class; if only a name was given, a decorator.
+        The record or the class, or a decorator if only a name was given.
 
     Raises:
         ConfigError: `cls` is not an agent loop or is too large to send, or the name belongs to agent_rl.

@@ -5,9 +5,9 @@ A turn ends with a query or with the answer:
     <think>I need the year.</think>             <think>It says 1808.</think>
     <search>Faust first part published</search>  <answer>1808</answer>
 
-The environment answers `<information>...</information>` in a separate message. The closing tag ends a turn and
-belongs to it: it is sampled, trained on, and part of the turn's text. Any text may come before the opening tag. A query
-may go to any tool that takes a single text.
+The environment answers `<information>...</information>` in a separate message. The closing tag ends a turn and is part
+of its text, so the tag is sampled and trained on. Any text may come before the opening tag. A query may go to any tool
+that takes a single text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TAGGED = re.compile(r"<(search|answer)>((?:(?!</?(?:search|answer)>).)*)</\1>",
 
 
 class SearchFormat(TextToolFormat):
-    """The format of the turns of `search_agent`; the arguments are those of `TextToolFormat`."""
+    """The format of the turns of `search_agent`; `TextToolFormat` describes the arguments."""
 
     stop = ("</search>", "</answer>")
     keep_stop = True

@@ -53,7 +53,7 @@ class ToolCallFormat(Format):
         return [tool.schema() for tool in tools]
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
-        """Return the calls that the endpoint has parsed, or else those in the text."""
+        """Return the calls that the endpoint has parsed, or else the calls in the text."""
         if generated.calls is None:
             return super().read(generated, tools)
         return Step(generated.calls, None if generated.calls else spoken(generated.text).strip())

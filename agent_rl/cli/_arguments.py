@@ -29,7 +29,7 @@ def print_json(result: Any) -> None:
 
 
 def print_result(result: Any, as_json: bool, *lines: object) -> None:
-    """Print the result of a command: as JSON with `--json`, otherwise as these lines."""
+    """Print the result of a command: as JSON with `--json`, otherwise as the given lines."""
     if as_json:
         print_json(result)
     else:
@@ -52,7 +52,7 @@ def json_object(key: str, text: str) -> dict[str, Any]:
 
 
 def with_additions(task: str, data: Path | None, reward: Sequence[str] | None) -> str:
-    """Return the target of a file of TRL with the values of --data and --reward."""
+    """Return the target of a TRL file with the values of --data and --reward."""
     from agent_rl.environments.trl import ADDED
 
     return ADDED.join([task, *(reward or ()), *([] if data is None else [str(data)])])
@@ -97,12 +97,12 @@ Overrides = Annotated[
 Model = Annotated[
     str | None, typer.Option(help="Model folder or name on the Hub; short for actor_rollout_ref.model.path")
 ]
-Data = Annotated[Path | None, typer.Option(help="For a file of TRL: file of rows that replaces its train_dataset")]
+Data = Annotated[Path | None, typer.Option(help="For a TRL file: file of rows that replaces its train_dataset")]
 RewardFunctions = Annotated[
     list[str] | None,
-    typer.Option("--reward", help="For a file of TRL: reward function file.py:name; may be repeated"),
+    typer.Option("--reward", help="For a TRL file: reward function file.py:name; may be repeated"),
 ]
-AgentName = Annotated[str, typer.Option("--agent", help="Agent for rows that name none", autocompletion=agent_names)]
+AgentName = Annotated[str, typer.Option("--agent", help="Agent for rows without one", autocompletion=agent_names)]
 Script = Annotated[str | None, typer.Option(help="Training script that registers your agents")]
 Tools = Annotated[str | None, typer.Option(help="YAML file with the tools")]
 Endpoint = Annotated[str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")]

@@ -46,7 +46,7 @@ def configured(config: Path | None, overrides: Sequence[str]) -> Reward:
 
 
 def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
-    """Read the configuration: a recipe is composed as in training, any other file is only loaded."""
+    """Read the configuration; a recipe is composed as in training, while any other file is only loaded."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 

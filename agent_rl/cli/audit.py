@@ -38,7 +38,7 @@ def tokens(
     model: Annotated[
         str | None, typer.Option(help="Folder with the weights that sampled the turns, to compare log-probs")
     ] = None,
-    template_options: Annotated[str, typer.Option(help="data.apply_chat_template_kwargs, as JSON")] = "{}",
+    template_options: Annotated[str, typer.Option(help="Value of data.apply_chat_template_kwargs, as JSON")] = "{}",
     out: Annotated[Path | None, typer.Option(help="JSON lines file for the findings in every turn")] = None,
     as_json: Json = False,
 ) -> None:

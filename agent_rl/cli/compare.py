@@ -23,7 +23,7 @@ app = typer.Typer(rich_help_panel="look", add_completion=False)
 def compare(
     places: Annotated[
         list[str],
-        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; for one run, its first and last step"),
+        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; one run means its first and last step"),
     ],
     as_json: Json = False,
 ) -> None:
@@ -65,7 +65,7 @@ def compare(
     first, second = (name if step is None else f"{name}, step {step}" for name, step in sides)
     if not changes or sides[0] == sides[1]:
         remedy = "Evaluate both on the same rows: agent-rl eval RUN"
-        raise ConfigError("A B", f"{first} and {second} share no row with a scored sample on both sides", remedy)
+        raise ConfigError("A B", f"no row has a scored sample in both {first} and {second}", remedy)
     if as_json:
         measures = {name: {"a": a, "b": b, **asdict(change)} for name, (a, b, change) in changes.items()}
         print_json({"a": first, "b": second, "measures": measures})
@@ -82,7 +82,7 @@ def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:
         return bounds[1]
     if step.isdigit() and index.count(Query({"file": file, "step": step})):
         return int(step)
-    remedy = "It has no steps" if bounds[0] is None else f"Its steps are from {bounds[0]} to {bounds[1]}"
+    remedy = f"Remove @{step}" if bounds[0] is None else f"Choose a step from {bounds[0]} to {bounds[1]}"
     raise ConfigError(place, f"there is no step {step}", remedy)
 
 

@@ -78,7 +78,7 @@ def show(
     setup, tokenizer, console = _setup(tools, settings, script), _tokenizer(model), Console(highlight=False)
     numbered = list(islice(iterate_rows(str(file)), first, first + n))
     if not numbered:
-        raise ConfigError("--row", f"{file} has no row {first}", "Row numbers start at 0")
+        raise ConfigError("--row", f"{file} has no row {first}", "Pass a smaller number; the first row is 0")
     rows = []
     for place, _, row, changes in numbered:
         agent_name = str(row.get("agent_name") or agent)
@@ -114,7 +114,7 @@ def check(
     every: Annotated[bool, typer.Option("--all", help="Score the ground truths of all rows")] = False,
     seed: Annotated[int, typer.Option(help="Random seed that chooses the rows for --sample")] = 0,
     fix: Annotated[
-        Path | None, typer.Option(help="File for the good rows; the bad rows go to a file next to it")
+        Path | None, typer.Option(help="File for the good rows; bad rows go to a second file next to it")
     ] = None,
     as_json: Json = False,
 ) -> None:

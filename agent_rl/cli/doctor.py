@@ -41,15 +41,15 @@ def doctor(
     data: Data = None,
     reward: RewardFunctions = None,
     script: Annotated[
-        Path | None, typer.Option(help="Your entry point, as for train; doctor tries the agents it registers")
+        Path | None, typer.Option(help="Your entry point, as for train; the agents that it registers are tried")
     ] = None,
     machine: Annotated[
         Path | None, typer.Option(help="File with facts about the run's machine, written by --save-machine")
     ] = None,
     save_machine: Annotated[
-        Path | None, typer.Option(help="Write facts about this machine to this file, and check nothing")
+        Path | None, typer.Option(help="Write facts about this machine to this file, without checking anything")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Print all findings, including those that are ok")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also print the checks that found no problem")] = False,
     as_json: Json = False,
 ) -> None:
     r"""Find problems that would stop a run, before a GPU is used.

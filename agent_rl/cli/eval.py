@@ -27,12 +27,12 @@ def evaluate(
         list[str] | None,
         typer.Argument(
             metavar="[RUN] KEY=VALUE",
-            help="A run's folder or a task's file; settings such as sampling.temperature=0",
+            help="A run's folder or a task's file, and settings such as sampling.temperature=0",
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Model name at --endpoint, or a model folder or checkpoint; default: the run's newest"),
+        typer.Option(help="Model name at --endpoint, or model folder or checkpoint; default: the run's newest one"),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -44,7 +44,10 @@ def evaluate(
     data: Annotated[str | None, typer.Option(help="Parquet file of rows, as for training")] = None,
     endpoint: Endpoint = None,
     loop: Annotated[
-        str | None, typer.Option(help="Name of the agent; default: the agent_name column", autocompletion=agent_names)
+        str | None,
+        typer.Option(
+            "--agent", "--loop", help="Name of the agent; default: the agent_name column", autocompletion=agent_names
+        ),
     ] = None,
     script: Script = None,
     tools: Tools = None,
@@ -73,8 +76,8 @@ def evaluate(
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
         --model outputs/my_run/checkpoints/global_step_100
 
-    The same command resumes an interrupted evaluation; other settings need another folder. An evaluation's folder
-    contains trajectories.jsonl, summary.json and table.txt.
+    Run the same command again to resume an interrupted evaluation; use another folder for other settings. An
+    evaluation's folder contains trajectories.jsonl, summary.json and table.txt.
 
     --json: the keys of summary.json, `all`, `data_sources`, `unscored` (numbers by error), `missing` and `of` (model,
     versions, hashes of weights, data, tools and settings), and `folder`.
@@ -118,7 +121,7 @@ def split_run(words: list[str]) -> tuple[Path | None, list[str]]:
 
 
 def task_as(run: Path | None, recipe: str | None, *, has_model: bool) -> tuple[Path | None, str | None]:
-    """Return run and recipe; a task's file means the task's recipe if a model is set, otherwise the task's run."""
+    """Return the run and recipe; a task's file means its recipe if a model is set, and otherwise its run."""
     from agent_rl.launch.task import is_task, task_recipe
 
     if run is None or not is_task(str(run)):
@@ -161,7 +164,7 @@ def short_name(model: Path) -> str:
 
 
 def _run(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
-    """Run the missing episodes and show the summary, even if one fails."""
+    """Run the missing episodes and show the summary, even if an episode fails."""
     try:
         asyncio.run(run_missing(evaluation, ledger))
     except KeyboardInterrupt:

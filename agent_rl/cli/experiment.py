@@ -37,10 +37,10 @@ def experiment(
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql --seeds 3
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql algo=grpo,rloo
 
-    The same command resumes an experiment that was killed. Runs are in outputs/experiments/<recipe>. The receipt
-    contains success rates on held-out rows: before and after training (with intervals), of the world's solver, and of
-    policies without the tool. The receipt also contains hashes, versions and the learning curve. If a seed fails, the
-    command reports it and writes no receipt (exit code 1).
+    Run the same command again to resume an experiment that was killed. Runs are in outputs/experiments/<recipe>. The
+    receipt contains success rates on held-out rows: before and after training (with intervals), of the world's solver,
+    and of policies without the tool. The receipt also contains hashes, versions and the learning curve. If a seed
+    fails, the command reports it and writes no receipt (exit code 1).
 
     --json: the receipt; with --check, `stale`: a sentence for each receipt that no longer matches.
     """

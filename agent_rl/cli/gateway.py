@@ -22,7 +22,7 @@ def check(
     only: Annotated[list[str] | None, typer.Option(help="Name of a check to run; may be repeated")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Check what a gateway answers, and that it trains exactly what was sampled.
+    r"""Check a gateway's answers, and whether training uses exactly the sampled tokens.
 
     \b
       agent-rl gateway check --driver my_gateway.py:MyDriver

@@ -28,7 +28,7 @@ def try_judges(
         str | None, typer.Option(help="Id of a trajectory; default: the first with an answer")
     ] = None,
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Reward settings, under agent_rl.reward")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides of keys under agent_rl.reward")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -39,7 +39,7 @@ def try_judges(
       agent-rl judge try trajectories.jsonl --config llm_judge --trajectory 0_1
 
     Every component that queries a model or a service is tried, regardless of its gate. A component that compares the
-    samples of a prompt gets all of them. Exit code 1: a component returned no value.
+    samples of a prompt gets all samples. Exit code 1: a component returned no value.
 
     --json: `id`, `question`, `answer`, `ground_truth`, and for each component `value`, `seconds`, `logged`, `notes`, or
     `error`.
@@ -71,7 +71,7 @@ def try_judges(
 
 
 def _chosen(stored: list[Trajectory], id: str | None) -> Trajectory:
-    """Return the trajectory with this id; if the id is None, the first that has an answer."""
+    """Return the trajectory with the given id, or the first trajectory with an answer if the id is None."""
     if id is None:
         return next((item for item in stored if item.answer is not None), stored[0])
     match = next((item for item in stored if item.id == id), None)

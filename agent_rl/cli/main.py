@@ -109,7 +109,7 @@ def _prepare(command: Any) -> None:
     r"""Lay out the help, and with `--json` keep everything except the result off stdout.
 
     Each paragraph of the help becomes one line, which typer wraps; paragraphs marked with `\b` keep their line breaks.
-    Arguments are shown in capitals, and types without bounds.
+    Arguments appear in capitals, and types appear without bounds.
     """
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     command.help = "\n\n".join(

@@ -25,7 +25,7 @@ app = typer.Typer(rich_help_panel="check", add_completion=False)
 def play(
     task: Annotated[str, typer.Argument(metavar="FILE.py", help="Environment: FILE.py, FILE.py:Class or family:id")],
     row: Annotated[int, typer.Option(help="Number of the row, from 0")] = 0,
-    split: Annotated[str, typer.Option(help="Split of the row: train or test")] = "train",
+    split: Annotated[str, typer.Option(help="Split from which the row comes: train or test")] = "train",
     expert: Annotated[
         bool, typer.Option("--expert", help="Let the environment's solve method act instead of you")
     ] = False,
@@ -33,7 +33,7 @@ def play(
     reward: RewardFunctions = None,
     as_json: Json = False,
 ) -> None:
-    r"""Act in an environment instead of a model, at the terminal.
+    r"""Play an environment at the terminal, instead of a model.
 
     \b
       agent-rl play lockers.py
@@ -42,7 +42,7 @@ def play(
       agent-rl play my_trl.py:GameEnv --reward my_trl.py:reward_won
 
     A line such as look_up(number=182) calls a tool; any other line is a message, like a model's turn without a call.
-    The end of the input ends the episode. A class of TRL may lack a reward here.
+    The end of the input ends the episode. A TRL class needs no reward here.
 
     --json: `turns` (each with `text` and `answer`), and `reward`.
     """
@@ -118,7 +118,7 @@ async def _turn(session: EnvironmentSession, line: str) -> tuple[str | None, boo
 
 
 def _call(specs: Sequence[ToolSpec], line: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the tool and the arguments of a line such as `open(number=1, code=2)`; None if it is a message."""
+    """Return the tool and the arguments of a line such as `open(number=1, code=2)`, or None if it is a message."""
     from agent_rl.errors import InvalidArgumentsError
 
     try:

@@ -30,7 +30,7 @@ Trajectories = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.* keys, as in training, and data.max_response_length"),
+    typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.* and data.max_response_length, as in training"),
 ]
 Config = Annotated[
     Path | None,
@@ -38,7 +38,7 @@ Config = Annotated[
         help="A recipe's folder or name, or a YAML file with an agent_rl section", autocompletion=recipe_names
     ),
 ]
-Limit = Annotated[int | None, typer.Option(help="Only the first N trajectories", min=1)]
+Limit = Annotated[int | None, typer.Option(help="Use only the first N trajectories", min=1)]
 Concurrency = Annotated[int, typer.Option(help="Number of trajectories scored concurrently", min=1)]
 
 
@@ -54,7 +54,7 @@ def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = Fals
     half of data.max_response_length equally; a turn and a call take one second each. A component measured by a model, a
     service or your code appears in the sum by name. For a weight with a schedule, the last value is used.
 
-    --json: for each pattern of data sources (`*`: all others) `formula` and `pays`: for each behaviour, the number, and
+    --json: for each pattern of data sources (`*` means all others), `formula` and `pays`: each behaviour's number, and
     the weights of the components that appear by name.
     """
     from agent_rl.launch.composition import compose
@@ -90,7 +90,7 @@ def score(
       agent-rl reward score trajectories.jsonl agent_rl.reward.format.weight=0
 
     The trajectories of one prompt are scored together. Unscored trajectories are counted, and written with their error.
-    The same command resumes after an interruption.
+    After an interruption, run the same command again to resume.
 
     --json: `all` and `data_sources` (each with `scored`, `unscored`, `reward`, `components`), `errors` (counts by
     text).
@@ -196,7 +196,7 @@ def serve(
     try:
         from agent_rl.rewards.service import server
     except ModuleNotFoundError as error:
-        remedy = "Install the service's packages: pip install 'agent-rl[service]'"
+        remedy = "Run pip install 'agent-rl[service]'"
         raise ConfigError("agent-rl reward serve", f"the module {error.name!r} is not installed", remedy) from error
     server.serve(settings, lambda url: print(f"serving rewards at {url}", flush=True))
 

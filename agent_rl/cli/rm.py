@@ -39,11 +39,11 @@ def evaluate(
     score: Annotated[
         str, typer.Option(help="Name of the rating that is a single answer's ground truth")
     ] = "helpfulness",
-    body: Annotated[str, typer.Option(help="Additional request fields, as JSON")] = '{"temperature": 0}',
+    body: Annotated[str, typer.Option(help="Additional fields of each request, as JSON")] = '{"temperature": 0}',
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens per reply, reasoning included")] = 2048,
     concurrency: Annotated[int, typer.Option(min=1, help="Number of samples judged concurrently")] = 32,
     api_key_env: Annotated[str | None, typer.Option(help="Environment variable with the endpoint's API key")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples of each file")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples of each file")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.json and verdicts.jsonl")] = None,
     as_json: Json = False,
 ) -> None:
@@ -89,7 +89,7 @@ def evaluate(
 
 
 def _judge(keys: dict[str, Any], template: str | None, request: dict[str, Any]) -> Callable[[str], JudgeSource]:
-    """Return a function that makes the judge at an address: a classifier if there is no template."""
+    """Return a function that makes the judge at an address, which is a classifier if there is no template."""
     from agent_rl.evaluation.judges import classifier_judge, template_judge
     from agent_rl.reasoning_rm import find_template
     from agent_rl.remote import EndpointConfig

@@ -89,7 +89,7 @@ def call(
 def expand(file: Annotated[Path, typer.Argument(help="Tool file")], as_json: Json = False) -> None:
     """Print the file with every tool's schema as the policy sees it; loading the output needs no server.
 
-    --json: `tools`; the JSON is a valid tool file, too.
+    --json: `tools`; the JSON is also a valid tool file.
     """
     import yaml
 

@@ -32,12 +32,12 @@ def export(
         Path | None, typer.Option("-o", "--out", help="Output file, or a folder for atif; default: next to the trace")
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Only this split; 'all': every split; default: all (sft: train)")
+        str | None, typer.Option(help="Export only this split; 'all' means every split; default: all (sft: train)")
     ] = None,
-    step: Annotated[int | None, typer.Option(help="Only this training step")] = None,
-    min_reward: Annotated[float | None, typer.Option(help="Only trajectories with at least this reward")] = None,
+    step: Annotated[int | None, typer.Option(help="Export only this training step")] = None,
+    min_reward: Annotated[float | None, typer.Option(help="Export only trajectories with at least this reward")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N trajectories")] = None,
-    per_prompt: Annotated[int | None, typer.Option(min=1, help="sft: only the best N trajectories per prompt")] = None,
+    per_prompt: Annotated[int | None, typer.Option(min=1, help="sft: the best N trajectories per prompt")] = None,
     as_json: Json = False,
 ) -> None:
     r"""Convert the trajectories of a trace for other programs.
@@ -114,7 +114,7 @@ def _sft(
 
 
 def _model(path: Path) -> str | None:
-    """Return the model of the run that wrote a trace; None if it is unknown."""
+    """Return the model of the run that wrote a trace, or None if it is unknown."""
     file = path.with_name("run.json")
     if not file.is_file():
         return None

@@ -42,17 +42,17 @@ def train(
     script: Annotated[
         str | None, typer.Option(help="Your script, which registers loops, then calls verl.trainer.main_ppo.main()")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the composed configuration; start nothing")] = False,
-    predict: Annotated[
-        str | None, typer.Option(help="Folder of a run of the CPU version: predict this run from it; start nothing")
-    ] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print everything that goes to the run's log")
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the composed configuration without starting a run")
     ] = False,
+    predict: Annotated[
+        str | None, typer.Option(help="Folder of a run of the CPU version: predict this run without starting it")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every line of the run's log")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON per step, and one at the end")
     ] = False,
-    nodes_timeout_s: Annotated[float, typer.Option(help="Seconds to wait for all nodes to join")] = 600,
+    nodes_timeout_s: Annotated[float, typer.Option(help="Number of seconds to wait for all nodes to join")] = 600,
 ) -> None:
     r"""Train a recipe with verl.
 
@@ -64,23 +64,23 @@ def train(
       agent-rl train RECIPE --dry-run > composed.yaml
 
     A run writes to outputs/<trainer.experiment_name>: run.json, train.log, metrics.jsonl, tensorboard, trace.jsonl,
-    rollouts and checkpoints. The same command resumes there from the newest checkpoint.
+    rollouts and checkpoints. The same command resumes the run from the newest checkpoint.
 
     Write keys as in the composed configuration; a group (size=) selects one of its files. For an unknown key, the error
     suggests the nearest known key.
 
     VERL_PLATFORM=cpu trains on a CPU: it adds the CPU profile, and size=cpu if the recipe has it.
 
-    Several nodes: run the same command on each. Rank 0 starts Ray, waits for the other nodes and trains.
+    For several nodes, run the same command on each. Rank 0 starts Ray, waits for the other nodes and trains.
 
     \b
       NNODES=2 NODE_RANK=0 MASTER_ADDR=host0 agent-rl train RECIPE
       NNODES=2 NODE_RANK=1 MASTER_ADDR=host0 agent-rl train RECIPE
 
-    MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun sets them all. RAY_ADDRESS joins a
-    running cluster; trainer.nnodes is then the number of its nodes to use.
+    MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun sets all three variables. With RAY_ADDRESS,
+    the run joins a running cluster; trainer.nnodes is then the number of its nodes to use.
 
-    Ctrl-C or SIGTERM ends the run after the current step and saves it; a second one ends it at once.
+    Ctrl-C or SIGTERM ends the run after the current step and saves it; a second signal ends the run at once.
 
     --predict prints what can be known before a GPU is rented, each value with its basis: turns, tokens, truncated
     episodes and groups with a signal from a run, memory from the doctor, hours from a published run.
@@ -133,7 +133,7 @@ def _show_composed(recipe: str, overrides: list[str], script: str | None, as_jso
 
 @contextmanager
 def _display(verbose: bool, as_json: bool) -> Iterator[Display | None]:
-    """Yield the run's display, or None for the default; with JSON, also print how the run ended if it failed."""
+    """Yield the run's display, or None for the default; with `--json`, also print how the run ended if it failed."""
     from agent_rl.launch.display import Display, JsonDisplay
     from agent_rl.launch.process import TrainerError
     from agent_rl.launch.stopping import Aborted

@@ -21,7 +21,7 @@ def view(
             metavar="RUN|FILE...", help="Run or evaluation folders, or files; default: the newest run in outputs/"
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port")] = 8321,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 means any free port")] = 8321,
     host: Annotated[
         str, typer.Option(help="Address to listen on; if other machines can reach it, a token is required")
     ] = "127.0.0.1",

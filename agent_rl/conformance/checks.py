@@ -182,7 +182,7 @@ class Training(Checks):
         equal(len(self.engine.played), 2, "turns of the engine")
 
     async def an_ordinary_agent_gives_one_sequence(self) -> None:
-        """An agent that appends turns and results, with changing headers, gives one sequence."""
+        """An agent that appends turns and results, with changing headers, produces one sequence."""
         client, messages = await self.play(CALL, "It is 3.", "Bye."), [{"role": "system", "content": "Add."}, ADD]
         turn = await client.talk(*messages, tools=TOOLS, headers={"x-request-id": "1"}, finish="tool_calls")
         turn = await client.talk(*turn, *results(turn, "3"), tools=TOOLS, headers={"x-request-id": "2"}, finish="stop")
@@ -190,7 +190,7 @@ class Training(Checks):
         await client.trains(CALL, "It is 3.", "Bye.", sequences=1)
 
     async def anthropics_messages_give_one_sequence(self) -> None:
-        """A call, its result, dropped thoughts and a changing billing header give one sequence."""
+        """A call, its result, dropped thoughts and a changing billing header lead to a single training sequence."""
         client, messages = await self.play(THOUGHTS + CALL, "It is 3."), [ADD]
         for number in range(2):
             header = f"x-anthropic-billing-header: cc_version=2.1.{number}; cch={number:05x};"

@@ -124,7 +124,7 @@ class Client:
         return events
 
     async def trains(self, *texts: str, sequences: int | None = None) -> list[TrainedSequence]:
-        """End the session, in which exactly the turns with these texts must be trained; return its sequences."""
+        """End the session, check that exactly the turns with these texts are trained, and return its sequences."""
         assert isinstance(self._driver, Driver)
         await self._driver.finish(self.session)
         trained = await self._driver.sequences(self.session)

@@ -38,7 +38,7 @@ class ScriptedTurn:
 
     text: str
     versions: tuple[int, int] | None = None
-    """First and last version of the weights that sample the turn; None: the engine's version at that time."""
+    """First and last version of the weights that sample the turn; None means the engine's version at that time."""
     number: int = -1
     params: Mapping[str, Any] = field(default_factory=dict)
     token_ids: list[int] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Engine:
         ]
         _ = self.tokenizer  # the tokenizer is loaded before a gateway watches the server's health
         self._server = PortServer(Starlette(routes=routes))
-        await self._server.start()
+        self._server.start()
         self.url = f"http://127.0.0.1:{self._server.port}"
 
     async def stop(self) -> None:
@@ -136,7 +136,7 @@ class Engine:
         output = await self.generate("", prompt_ids=prompt_ids, sampling_params={**body, "stop": turn_request.stop})
         text = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
         turn = Generation(cut_at_stop(text, turn_request.stop), len(output.token_ids), output.stop_reason)
-        specs = declared_functions([tool["function"] for tool in turn_request.tools if not turn_request.without_tools])
+        specs = declared_functions([tool["function"] for tool in turn_request.tools])
         _, reply = read_turn(turn, ToolCallFormat(), specs, len(prompt_ids))
         choice = {**_choice(output), "finish_reason": reply.finish}
         if not body.get("stream"):

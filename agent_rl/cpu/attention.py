@@ -2,8 +2,8 @@
 
 During decoding, SGLang's `torch_native` backend handles one request after another, with a dozen small operations for
 each request and layer: at 128 concurrent conversations with a tiny model, this takes a tenth of a training step. This
-module gathers keys and values for the whole batch, padded to its longest context. A batch whose padding would exceed
-`MAX_PADDED` is left to SGLang's loop.
+module gathers keys and values for the whole batch, padded to its longest context. SGLang's loop handles a batch whose
+padding would exceed `MAX_PADDED`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def install() -> None:
 
 
 def prepare(original: Callable[..., None], backend: Any, forward_batch: Any) -> None:
-    """Find the slots of a decoding batch, before the layers of a step; arguments are SGLang's."""
+    """Find the slots of a decoding batch, before the layers of a step; the arguments are in SGLang's form."""
     original(backend, forward_batch)
     backend.forward_metadata = None
     if not forward_batch.forward_mode.is_decode():
@@ -72,7 +72,7 @@ def decode(
     *rest: torch.Tensor,
     **options: Any,
 ) -> torch.Tensor:
-    """Attend from one new token of each request to its context; arguments and result are SGLang's.
+    """Attend from one new token of each request to its context; the arguments and the result are in SGLang's form.
 
     Shapes: query and output (requests, heads, head size), caches (slots, key heads, head size).
     """

@@ -78,7 +78,7 @@ class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):  # type: ignore[misc]
     def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the weights in their dtype, with the LoRA adapter merged into them.
 
-        verl rounds them to bf16, but on a CPU the engine computes in fp32.
+        verl rounds the weights to bf16, but on a CPU the engine computes in fp32.
         """
         with merged_lora_context(self.module, backup_adapters=True):
             params = normalize_peft_param_name(self.module.state_dict())

@@ -1,9 +1,9 @@
 """Starts SGLang's processes as forks.
 
 SGLang starts its scheduler and its detokenizer as new interpreters, each of which imports torch, transformers and
-SGLang. SGLang's server process, a fork of `fork_server`, has imported them, but it then also contains Ray's threads,
-and a process with threads cannot be forked safely. The server process is therefore forked once more before Ray starts
-in it. The copy waits, and then serves as the fork server of `multiprocessing`.
+SGLang. SGLang's server process, a fork of `fork_server`, has already imported these packages, but it then also contains
+Ray's threads, and a process with threads cannot be forked safely. The server process is therefore forked once more
+before Ray starts in it. The copy waits, and then serves as the fork server of `multiprocessing`.
 
 The copy is a child of the server's process and ends with it; SGLang's processes end with the copy, which forwards
 their SIGQUIT to the parent.

@@ -1,8 +1,8 @@
 """Starts Ray's workers as forks of a process that has imported the libraries of verl and SGLang.
 
-A run has about eight Ray workers, and each imports torch, transformers and more: on two cores, this is most of a short
-run's time. The launcher starts `python -m agent_rl.cpu.fork_server` together with the trainer; Ray starts its
-workers with `forked_python` instead of Python. verl, agent_rl and the user's modules are not imported here: the
+A run has about eight Ray workers, and each imports torch, transformers and more, which on two cores takes most of a
+short run's time. The launcher starts `python -m agent_rl.cpu.fork_server` together with the trainer; Ray starts its
+workers with `forked_python` instead of Python. verl, agent_rl and the user's modules are not imported here, because the
 effects of importing them depend on each worker's environment.
 
 A worker gets what a new interpreter gets: arguments, environment, folder, standard streams and process group. A library
@@ -62,7 +62,7 @@ PYTHON = "AGENT_RL_WORKER_PYTHON"
 def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, str]]:
     """Run a server during this block; yield the variables that Ray's processes and their driver need.
 
-    There are no variables if the CPU is not chosen, or if the trainer joins a running Ray.
+    The block yields no variables if the CPU is not chosen, or if the trainer joins a running Ray.
 
     Args:
         environ: the trainer's environment.
@@ -104,7 +104,7 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
 def fork_workers(module: ModuleType) -> None:
     """`verl.utils.device`: make Ray start its workers through their node's server, if the launcher has started one.
 
-    verl's `main` first calls `auto_set_device` with its configuration. The shell in which Ray starts a worker replaces
+    verl's `main` first calls `auto_set_device` with its configuration. The shell in which Ray starts a worker expands
     the variable.
     """
     original = module.auto_set_device
@@ -171,7 +171,7 @@ def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] 
 
 
 def _reap(signum: int, frame: Any) -> None:
-    """Reap ended workers: Ray checks whether a worker's process exists."""
+    """Reap ended workers, because Ray checks whether a worker's process exists."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,8 +1,8 @@
 """Run a Python script as a fork of the server in `fork_server`: `python -I -S forked_python.py script arguments`.
 
 The script replaces the Python executable in Ray's runtime environment, and imports almost nothing: it sends its
-arguments, environment and standard streams to the server, which replies when the fork runs. If there is no server, it
-runs Python itself.
+arguments, environment and standard streams to the server, which replies when the fork runs. If there is no server, this
+process runs Python itself.
 """
 
 import json

@@ -91,4 +91,4 @@ HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
     ("verl.trainer.ppo.v1.agent_loop_tq", speed.trajectory_puts),
     ("verl.utils.transferqueue_utils", speed.fetched_tensors),
 )
-"""Each function with the module after whose import it runs."""
+"""The functions, each with the module after whose import it runs."""

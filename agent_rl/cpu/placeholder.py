@@ -1,6 +1,6 @@
 """Placeholders for names of GPU-only packages: importable, usable as decorators, and failing when called.
 
-The stand-ins for GPU-only packages consist of them. Importing SGLang on a CPU touches many names of `triton`,
+The stand-ins for GPU-only packages consist of placeholders. Importing SGLang on a CPU touches many names of `triton`,
 `sgl_kernel` and `torchvision` without ever calling them; a call means that a GPU code path was taken by mistake.
 """
 
@@ -58,7 +58,7 @@ def add_module(name: str, values: Mapping[str, Any] | None = None, *, more: bool
 
     Args:
         name: the full name, including the package.
-        values: its contents; None: every name is a placeholder.
+        values: its contents; if None, every name is a placeholder.
         more: whether all other names are placeholders.
     """
     module = sys.modules[name] = ModuleType(name, "Stand-in.")

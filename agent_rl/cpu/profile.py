@@ -1,11 +1,11 @@
 """Chooses the threads and dtype of a run on a CPU, based on its model's size and the CPU's instructions.
 
-A model of some 100,000 parameters is fastest in float32 with one thread for each process: generating one token for each
-request of a batch is too little work to divide. An update reads whole sequences, and in synchronous training nothing
-else runs at the same time: two threads save a fifth of its time. A real model spends its time on large matrix
-products. Engine and trainer take turns, so each gets all cores; CPUs that multiply bfloat16 in hardware do so about
-four times as fast as float32 (measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core, 694
-against 172 on two). The trainer's weights, accumulated gradients and optimizer stay float32.
+A model of some 100,000 parameters is fastest in float32 with one thread for each process, because generating one token
+for each request of a batch is too little work to divide. An update reads whole sequences, and in synchronous training
+nothing else runs at the same time, so two threads save a fifth of its time. A real model spends its time on large
+matrix products. Engine and trainer take turns, so each gets all cores; CPUs that multiply bfloat16 in hardware do so
+about four times as fast as float32 (measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core,
+694 against 172 on two). The trainer's weights, accumulated gradients and optimizer stay float32.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from agent_rl.cpu.switch import is_users_own
 LARGE = 64 << 20
 """A model whose weights have at least this many bytes benefits from several threads."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16")
-"""Instructions, as /proc/cpuinfo lists them, that multiply bfloat16."""
+"""CPU instructions that multiply bfloat16, named as in /proc/cpuinfo."""
 THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
-"""Environment variable with the number of threads of training processes, if they have more than others."""
+"""Environment variable with the number of threads of training processes, if other processes have fewer."""
 SMALL_UPDATE_THREADS = 2
 """The number of threads with which a small model's update was measured."""
 TRAINED = (
@@ -96,8 +96,8 @@ def profile_of(
     Args:
         model: the model's folder, or its name on the Hub; a model from the Hub counts as large.
         alone: whether engine and trainer take turns; otherwise each gets half of the cores.
-        cores: the number of cores; None: those that this process may use.
-        flags: the CPU's flags; None: those of this CPU.
+        cores: the number of cores; None means those that this process may use.
+        flags: the CPU's flags; None means those of this CPU.
         processes: the number of training processes.
     """
     cores = cores or len(os.sched_getaffinity(0))
@@ -115,7 +115,7 @@ def profile_of(
 
 
 def processor_flags() -> frozenset[str]:
-    """Return this CPU's flags; empty if the system does not list them."""
+    """Return this CPU's flags, or none if the system does not list them."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

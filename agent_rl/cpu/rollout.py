@@ -1,7 +1,7 @@
 """Sends updated weights from the trainer to the SGLang server on a CPU.
 
-verl's adapter passes the weights as GPU memory handles. On a CPU they are written as safetensors to shared memory, and
-the server loads them with the same loader as at startup; then the folder is removed.
+verl's adapter passes the weights as GPU memory handles. On a CPU the weights are written as safetensors to shared
+memory, and the server loads them with the same loader as at startup; then the folder is removed.
 """
 
 from __future__ import annotations

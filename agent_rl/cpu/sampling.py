@@ -38,10 +38,10 @@ def apply_vocab_mask(
 
 
 def sample(original: Callable[..., torch.Tensor], probs: torch.Tensor, **options: Any) -> torch.Tensor:
-    """Sample a token for each request; arguments and result are SGLang's.
+    """Sample a token for each request; the arguments and the result are in SGLang's form.
 
-    Requests with their own seed, and probabilities that are not numbers, are left to SGLang's function, which rejects
-    the latter. Sums are in float64, so that small probabilities of a large vocabulary are not lost.
+    SGLang's function handles requests with a seed, and rejects probabilities that are not numbers. Sums are in float64,
+    so that small probabilities of a large vocabulary are not lost.
 
     Shapes: probs (requests, vocabulary), result (requests,) in int32.
     """

@@ -1,4 +1,4 @@
-"""A checkpoint engine of verl over shared memory: it sends weights to standalone rollout servers on a CPU.
+"""A checkpoint engine of verl over shared memory, which sends weights to standalone rollout servers on a CPU.
 
 verl's engines (nccl, nixl, ...) need a device. This engine takes the name `nccl` when the CPU is chosen, as verl's
 engine for Ascend does, so that a configuration for GPUs does not have to change. The engine works on one machine only,
@@ -94,6 +94,6 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a whole, contiguous tensor with its own memory: safetensors rejects shared memory (tied embeddings)."""
+    """Return a whole, contiguous copy of a tensor, because safetensors rejects shared memory (tied embeddings)."""
     whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole.detach().clone().contiguous()

@@ -23,8 +23,8 @@ IMAGES = "multi_modal_inputs"
 def loop_construction(module: ModuleType) -> None:
     """`verl.experimental.agent_loop.agent_loop`: create an agent loop by calling its class.
 
-    verl lets hydra create a loop for each trajectory. Hydra copies and merges a configuration with one key, which
-    takes nine tenths of a loop's creation time. A loop that is registered with more than its class is left to hydra.
+    verl lets hydra create a loop for each trajectory. Hydra copies and merges a configuration with one key, which takes
+    nine tenths of a loop's creation time. Hydra still creates a loop that is registered with more than its class.
     """
     original = module.hydra
 
@@ -34,7 +34,7 @@ def loop_construction(module: ModuleType) -> None:
         try:
             return original.utils.get_class(config["_target_"])(**kwargs)
         except Exception as error:  # the user's class may raise any error: verl expects hydra's wrapper
-            raise InstantiationException(f"{config['_target_']} cannot be made: {error!r}") from error
+            raise InstantiationException(f"{config['_target_']} cannot be created: {error!r}") from error
 
     module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]
 
@@ -43,7 +43,7 @@ def replay_buffer_polling(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.replay_buffer`: poll for finished trajectories more often than every two seconds.
 
     The interval is a constructor argument for which verl has no configuration key; on a laptop, where a step takes one
-    or two seconds, it would double the step's time.
+    or two seconds, verl's value would double the step's time.
     """
     original = module.ReplayBuffer.__init__
 
@@ -86,7 +86,7 @@ def single_server(module: ModuleType) -> None:
 def trajectory_puts(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.agent_loop_tq`: store the trajectories that end at about the same time together.
 
-    verl stores each trajectory separately, in three requests to two processes; this took a quarter of a worker's time.
+    verl stores each trajectory separately, in three requests to two processes, which took a quarter of a worker's time.
     """
     module.tq = _TogetherQueue(module.tq, module.list_of_dict_to_tensordict)  # type: ignore[attr-defined]
     module.list_of_dict_to_tensordict = lambda fields: fields  # type: ignore[attr-defined]
@@ -95,8 +95,8 @@ def trajectory_puts(module: ModuleType) -> None:
 def fetched_tensors(module: ModuleType) -> None:
     """`verl.utils.transferqueue_utils`: send a training worker only a batch's tensors and `IMAGES`.
 
-    verl sends it all stored fields of a trajectory: prompts as messages, ground truths, reward components. Decoding
-    these fields, and copying them for each mini-batch, took a tenth of an update.
+    verl sends the worker all stored fields of a trajectory: prompts as messages, ground truths, reward components.
+    Decoding these fields, and copying them for each mini-batch, took a tenth of an update.
     """
     original = module._async_meta_to_realdata
 

@@ -1,12 +1,12 @@
 """The CPU switch: `VERL_PLATFORM=cpu` turns a recipe for GPUs into one for a CPU.
 
-verl reads the variable itself to choose its platform. If it is `cpu`, the plugin calls `activate` in every process
-that imports verl, which sets threads and environment variables for this process and its children. The engine flags
-and dtypes are the hydra group `platform=cpu` (agent_rl/config/platform/cpu.yaml), which the launcher adds.
+verl reads the variable itself to choose its platform. If the variable is `cpu`, the plugin calls `activate` in every
+process that imports verl, which sets threads and environment variables for this process and its children. The engine
+flags and dtypes are the hydra group `platform=cpu` (agent_rl/config/platform/cpu.yaml), which the launcher adds.
 
-Stand-ins for packages that are not installed are on the path of child processes only: transformers decides whether
-torchvision exists when it is first imported, and verl has already imported it in this process. verl imports SGLang only
-in Ray workers, which are child processes.
+Stand-ins for packages that are not installed are on the path of child processes only, because transformers decides
+whether torchvision exists when it is first imported, and verl has already imported it in this process. verl imports
+SGLang only in Ray workers, which are child processes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _is_stand_in(path: str) -> bool:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the variables that a child process needs before its imports; the user's values stay."""
+    """Return the variables that a child process needs before its imports; the user's values stay unchanged."""
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and not _is_stand_in(path)]
     chosen = {name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()}
     return {**chosen, **NO_GPUS, "PYTHONPATH": os.pathsep.join([*paths, *stand_ins()])}

@@ -2,10 +2,10 @@
 
 `make_tokenizer` trains a byte-level BPE whose boundaries are chosen for tool-using agents: every digit and newline is
 its own token and no token crosses a chat marker, so a conversation gives the same ids whether it is encoded whole or
-turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` next to it. Together they form a folder that
-`AutoTokenizer`, `AutoModelForCausalLM`, verl and SGLang load like any published checkpoint.
+turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` next to the tokenizer. Both form a folder
+that `AutoTokenizer`, `AutoModelForCausalLM`, verl and SGLang load like any published checkpoint.
 
-The model is untrained. `agent-rl sft` teaches it a format (`agent_rl.evaluation.experiments.cold_start`);
+The model is untrained. `agent-rl sft` teaches the model a format (`agent_rl.evaluation.experiments.cold_start`);
 `python -m agent_rl.cpu.tiny_model --out DIR` creates a model to try the setup of a GPU recipe on a CPU.
 """
 

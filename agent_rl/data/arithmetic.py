@@ -1,8 +1,8 @@
 """Generated word problems with two or three operations on numbers too long for mental arithmetic.
 
-A calculator makes this task easy: the wording comes from a few templates with a small vocabulary, and the question
-lists the numbers in the order of the expression, so even a very small model can learn to copy them. The problems have
-no division, negative numbers, brackets or irrelevant facts.
+A calculator makes this task easy, because the wording comes from a few templates with a small vocabulary, and the
+question lists the numbers in the order of the expression, so even a very small model can learn to copy them. The
+problems have no division, negative numbers, brackets or irrelevant facts.
 
 Terms of sums have 3 or 4 digits, multipliers have 2. All intermediate values are non-negative integers.
 """
@@ -51,7 +51,7 @@ class Problem:
 
     question: str
     expression: str
-    """The input of a calculator, for example `4821+377-1290`."""
+    """The input for a calculator, for example `4821+377-1290`."""
     answer: str
     """The value of the expression, a non-negative integer in digits."""
     steps: tuple[tuple[str, str], ...]
@@ -62,7 +62,7 @@ def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[
     """Return the first `count` problems of a seed, without repeated questions or expressions.
 
     Args:
-        seed: the same seed gives the same problems; a smaller `count` gives the first ones.
+        seed: the same seed gives the same problems; a smaller `count` gives the first of them.
         count: number of problems.
         exclude: questions and expressions that must not occur.
     """

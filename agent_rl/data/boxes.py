@@ -20,7 +20,7 @@ _OPPOSED = re.compile(r"\b(?:no|not|is|was|wrong|then|so|thus|hence|therefore|bu
 
 
 def last_boxed(text: str, *, joined: bool = False) -> str | None:
-    r"""Return the content of the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`); None without a box.
+    r"""Return the content of the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`), or None if there is no box.
 
     Args:
         text: the response.

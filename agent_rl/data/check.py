@@ -181,7 +181,7 @@ class Rows:
         length: returns the length of the prompt as the model sees it, in `unit`.
         unit: unit of lengths.
         grade: returns findings about the ground truths of some rows.
-        sample: number of rows that `grade` gets, drawn by `seed`; None: all rows.
+        sample: number of rows that `grade` gets, drawn by `seed`; None means all rows.
         seed: seed of the sample.
         defaults: default values of columns, for example the agent of the recipe.
     """

@@ -35,7 +35,7 @@ def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, 
 
     Args:
         example: the columns of the example.
-        visible: number of tests that the `run_tests` tool gets; None: all tests grade the program, without a tool.
+        visible: number of tests that the `run_tests` tool gets; if None, all tests grade the program, without a tool.
 
     Raises:
         ConfigError: a column is missing or cannot be used; the error names it.
@@ -43,7 +43,7 @@ def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, 
     read = next((read for column, read in _FORMS.items() if column in example), None)
     if read is None:
         problem = f"the columns have an unknown form: {', '.join(map(str, example))}"
-        raise ConfigError("column question", problem, f"A row needs one of the columns {', '.join(_FORMS)}")
+        raise ConfigError("column question", problem, f"Use rows with one of the columns {', '.join(_FORMS)}")
     source, question, tests, solution = read(example)
     open_tests, hidden = (None, tests) if visible is None else _divide_tests(example, tests, visible)
     if isinstance(open_tests, list):

@@ -2,7 +2,7 @@
 
     Row.model_validate({"data_source": "openai/gsm8k", "agent_name": "react_agent", ...})
 
-`make_row` builds a row, `check_row` checks one, and `agent_rl.data.storage` stores it. The contract covers only the
+`make_row` builds a row, `check_row` checks a row, and `agent_rl.data.storage` stores rows. The contract covers only the
 form, not whether an agent loop, tool or scorer exists.
 """
 
@@ -100,17 +100,17 @@ class ExtraInfo(BaseModel):
     tools_kwargs: dict[str, dict[str, Any] | None] | None = None
     """Arguments of the row's tools, `{tool: {"create_kwargs": {...}}}`; verl's `tools_kwargs` column."""
     need_tools_kwargs: bool | None = None
-    """Whether verl warns if `tools_kwargs` is empty; `make_row` sets it."""
+    """Whether verl warns about an empty `tools_kwargs`; `make_row` sets this flag."""
     tool_selection: Annotated[list[Text] | None, Field(min_length=1)] = None
-    """Names of the only tools this row may use; None: all tools of the run."""
+    """Names of the only tools this row may use; None means all tools of the run."""
     interaction_kwargs: dict[str, Any] | None = None
-    """verl's column with the same name, for your own agents."""
+    """verl's `interaction_kwargs` column, which only your own agents read."""
     user: dict[str, Any] | None = None
     """The data of the row's simulated user, for example its goal or its replies."""
     difficulty: float | None = None
     """Difficulty of the row: the share of failed attempts, 0 to 1, or a number on your own scale."""
     original_prompt: Any = None
-    """The prompt that your scorer or reward function gets; None: the user's last message."""
+    """The prompt that your scorer or reward function gets; None means the user's last message."""
     test_cases: Any = None
     """Additional tests of a program, for your own scorers."""
 
@@ -127,7 +127,7 @@ class Row(BaseModel):
     prompt: Annotated[list[PromptMessage], Field(min_length=1)]
     """The messages before the episode; the last one is a user message. The loop adds tools and instructions."""
     ability: Text | None = None
-    """Label for the kind of task, for statistics."""
+    """Label for the kind of task, used in statistics."""
     reward_model: RewardColumn
     extra_info: ExtraInfo
     images: list[Any] | None = None

@@ -49,8 +49,8 @@ class RawSet:
         arguments: additional command line options for argparse; `prepare`, or `to_row` without it, gets their values.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
         prepare: called once with the options before reading starts; returns the options that `to_row` gets.
-        generate: makes the examples of each split, so no input is read. It gets the options, the seed, and the number
-            of examples per split, and removes the options that it uses.
+        generate: makes the examples of each split, so no input is read. The function gets the options, the seed, and
+            the number of examples per split, and removes the options that it uses.
         test_share: share of the rows for the `test` split, if the input has no such split.
         trial: returns the reason why a row is omitted, or "" to keep the row.
     """
@@ -75,8 +75,8 @@ def run(
     Args:
         data_set: the data set to convert.
         description: text for `--help`.
-        arguments: command line arguments; None: the arguments of the process.
-        command: name of the command in `--help` and errors; None: the script's name.
+        arguments: command line arguments; None means the arguments of the process.
+        command: name of the command in `--help` and errors; None means the script's name.
     """
     common = vars(_parser(data_set, description, command).parse_args(arguments))
     names = [option.removeprefix("--") for option in data_set.arguments]
@@ -208,9 +208,9 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     if data_set.generate is None:
         path, hub = partial(parser.add_argument, metavar="<path>"), next(iter(data_set.hub.values()), Hub("none"))
         path("--input", nargs="+", help="Input files; a word in a file's name, such as test, sets the split")
-        path("--local_dataset_path", help="A folder with train and test files, or one file")
+        path("--local_dataset_path", help="A folder with train and test files, or a single file")
         add("--hub", help=f"Data set on the Hub, default: {hub.name}")
-        add("--split_by", help="Column with the split, or a column whose equal values stay in one split")
+        add("--split_by", help="Column with the split, or a column whose equal values must stay in one split")
         text = "Share of train rows for the test split, default: %(default)s"
         add("--test_share", metavar="<float>", type=_share, default=data_set.test_share, help=text)
     else:

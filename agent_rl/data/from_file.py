@@ -35,7 +35,7 @@ class ColumnMapping(BaseModel):
     answer: str | None = None
     """Column with the right answer: text, a number, or a list or mapping that your scorer reads."""
     id: str | None = None
-    """Column with the name of the row; null: rows are numbered."""
+    """Column with the name of the row; if null, rows are numbered."""
     template: str | None = None
     """Jinja file that renders the prompt from the columns, for example `{{ question }} Options: {{ options }}`."""
     system: str | None = None

@@ -45,7 +45,7 @@ def to_row(example: Mapping[str, Any], index: int, data_source: str | None = Non
     Args:
         example: the columns of the example.
         index: number of the row in its split.
-        data_source: data source of the row; None: derived from the form of the example.
+        data_source: data source of the row; if None, it is derived from the form of the example.
 
     Raises:
         ConfigError: a column is missing or cannot be used; the error names it.

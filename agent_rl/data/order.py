@@ -4,9 +4,9 @@
     row = order.next()
     order.report(step, [(row, success_rate)])
 
-The rows of a source are drawn in passes without replacement. The rows, the settings, the seed and the reports determine
-the order: all randomness is a hash of seed, source, pass and row, and drawing from the source with the largest deficit
-keeps the shares exact. `state` is plain data with which another process can continue the same draws.
+A pass draws each row of a source at most once. The rows, the settings, the seed and the reports determine the order:
+all randomness is a hash of seed, source, pass and row, and drawing from the source with the largest deficit keeps the
+shares exact. `state` is plain data with which another process can continue the same draws.
 
 The order contains row numbers, not rows, and does not depend on verl or torch.
 """
@@ -50,7 +50,7 @@ class _Progress:
     """The position of the order, without the success rates of the rows.
 
     `recent` contains the mean success rates of the stage's latest steps; `deficits` counts a source's missing draws.
-    Until the next report, sources in `dry` have no row to draw, and `free` turns the band off.
+    Until the next report, the sources in `dry` have no row to draw, and `free` disables the difficulty band.
     """
 
     seed: int
@@ -226,7 +226,7 @@ class RowOrder:
         return None
 
     def _next_in_pass(self, code: int) -> int | None:
-        """Return the next row of a source in its current pass; None if no row may be drawn."""
+        """Return the next row of a source in its current pass, or None if no row may be drawn."""
         current, band = self._position.passes[code], self._settings.band
         rows = self._permutation(code)
         for start in range(current.cursor, len(rows), CHUNK):
@@ -261,7 +261,7 @@ class RowOrder:
         return self._in_range(rows, self._stages[self._position.stage].difficulty) & ~self._is_dropped(rows)
 
     def _in_range(self, rows: Numbers, bounds: tuple[float, float] | None) -> Mask:
-        """Whether the difficulty of the rows is in the range; None: every difficulty is in the range."""
+        """Whether the difficulty of the rows is in the range; if None, every difficulty is in the range."""
         low, high = bounds or (-math.inf, math.inf)
         in_range: Mask = (self._difficulties[rows] >= low) & (self._difficulties[rows] <= high) | (bounds is None)
         return in_range
@@ -317,7 +317,7 @@ class RowOrder:
                 low, high = stage.difficulty
                 values, key = self._difficulties[rows], f"{KEY}.stages[{number}].difficulty"
                 problem = f"no row with a weight has a difficulty from {low:g} to {high:g}"
-                raise ConfigError(key, problem, f"Their difficulties range from {values.min():g} to {values.max():g}")
+                raise ConfigError(key, problem, f"Choose a range that overlaps {values.min():g} to {values.max():g}")
 
 
 def hashed(key: str, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -8,10 +8,10 @@ r"""Preferences as rows for training with a reward model, and as pairs for a jud
     {"prompt": ..., "chosen": ..., "rejected": ..., "subset": "chat-easy"}                RewardBench
     {"question": ..., "response_A": ..., "response_B": ..., "label": "A>B"}               JudgeBench
 
-Rows of all forms but the last contain the conversation before the answer, with `style: model`: the answers are in
+Except for the last form, a row contains the conversation before the answer, with `style: model`. The answers are in
 `extra_info` (`chosen`, `rejected`), and the chosen answer is the ground truth, which a reward model can ignore. With
 `--judge`, and always for JudgeBench, a row asks a judge which of two answers is better, in an order that depends on
-`index`. The ground truth of such a row is `A` or `B`, and its answers are in `extra_info.answers`.
+`index`. The ground truth of a row for a judge is `A` or `B`, and its answers are in `extra_info.answers`.
 """
 
 from __future__ import annotations

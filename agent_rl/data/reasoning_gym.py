@@ -1,7 +1,7 @@
 """Problems from any generator of the reasoning-gym package, as rows that the generator's verifier scores.
 
 A row contains the whole entry in `extra_info.entry`, with the generator's name in the metadata. The `reasoning_gym`
-scorer calls that generator's verifier, because many problems have several right answers.
+scorer calls the generator's verifier, because many problems have several right answers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def generate(name: str, seed: int, count: int) -> Iterator[Raw]:
         from reasoning_gym import create_dataset
         from reasoning_gym.factory import DATASETS
     except ImportError as error:
-        raise ConfigError("--generator", "reasoning-gym is not installed", "pip install reasoning-gym") from error
+        raise ConfigError("--generator", "reasoning-gym is not installed", "Run pip install reasoning-gym") from error
 
     if name not in DATASETS:
         raise ConfigError("--generator", f"there is no generator {name!r}", did_you_mean(name, DATASETS))

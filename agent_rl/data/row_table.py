@@ -54,7 +54,7 @@ def shares(
         counts: number of rows by source.
         weights: weights by pattern of the source's name (the matching pattern with the most literal characters
             applies), or one weight for each file; if empty, the temperature decides.
-        temperature: shares are proportional to rows^(1/temperature); None: 1.
+        temperature: shares are proportional to rows^(1/temperature); None means 1.
         files: path and sources of each file.
         key: key of the weights, which errors name.
 

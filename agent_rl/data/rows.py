@@ -69,8 +69,8 @@ def make_row(
 
     Args:
         prompt: the messages of the prompt, which end with a user message, or a string, or content parts (a list of
-            `{"type": "image" | "video" | "text", ...}`). None: one user message with `question`.
-        question: the question alone, kept in `extra_info.question`; None: the text of the prompt's last message.
+            `{"type": "image" | "video" | "text", ...}`). None means one user message with `question`.
+        question: the question alone, kept in `extra_info.question`; None means the text of the prompt's last message.
         data_source: name of the data set, which selects the scorer and groups the metrics.
         ground_truth: the right answer: a number (stored as text), text, or the list or mapping that the scorer reads.
         split: `train`, `test`, ...
@@ -81,7 +81,7 @@ def make_row(
         extra_info: additional JSON data of the row: `user`, `difficulty`, `original_prompt`, `interaction_kwargs`, or
             your own keys; scorers get all of it.
         tools_kwargs: arguments of the tools for this row, `{tool: {"create_kwargs": {...}}}`.
-        tool_selection: names of the only tools that this row may use; None: all tools.
+        tool_selection: names of the only tools that this row may use; None means all tools.
         images: bytes, paths, `{"bytes": ...}`, `{"path": ...}` or pillow images, one for each `<image>` of the prompt.
         videos: paths, one for each `<video>` of the prompt.
         rm_prompt: the prompt that judges and reward models get, as text or messages; a mapping contains one prompt per

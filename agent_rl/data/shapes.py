@@ -114,7 +114,7 @@ def _move_prompt(row: dict[str, Any], changed: Callable[[str], None], place: str
 
 
 def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None]) -> None:
-    """Move the assistant's last turn out of the prompt; it becomes the ground truth if the row has none."""
+    """Move the assistant's last turn out of the prompt, and make it the ground truth if the row has none."""
     row["extra_info"] = {**(row.get("extra_info") or {}), "answer": answer}
     truth = (row.get("reward_model") or {}).get("ground_truth", row.get("ground_truth"))
     if truth is None:
@@ -167,7 +167,7 @@ def _move_tools(row: dict[str, Any], changed: Callable[[str], None], place: str)
         changed("tool_config is read as extra_info.tools_kwargs")
     elif config is not None:
         key = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
-        changed(f"tool_config is ignored: a run has one tool file, set {key}={config}")
+        changed(f"tool_config is ignored, because a run has one tool file: set {key}={config}")
     if syntax is not None:
         changed(f"tool_format is ignored: set actor_rollout_ref.rollout.multi_turn.format={syntax}")
 

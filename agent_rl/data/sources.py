@@ -1,6 +1,6 @@
 """Reads raw data sets from files or the Hub, one example at a time, with the example's location for errors.
 
-Files may be compressed (`.gz`). Python's own parsers read CSV and JSON lines line by line, not into a table: they
+Files may be compressed (`.gz`). Python's own parsers read CSV and JSON lines line by line, not into a table. They
 report the line of an error, do not guess types ("007" stays text) and need no more memory for a million rows.
 """
 
@@ -67,7 +67,7 @@ def from_hub(name: str, config: str | None = None, split: str = "train") -> Iter
     try:
         import datasets
     except ImportError as error:
-        remedy = "pip install datasets, or pass files with --input"
+        remedy = "Run pip install datasets, or pass files with --input"
         raise ConfigError(name, "data sets on the Hub need the datasets package", remedy) from error
 
     try:

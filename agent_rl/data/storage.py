@@ -40,7 +40,7 @@ FIELDS: dict[str, dict[str, type]] = {
 }
 """The fields of a fixed type, with their Python types.
 
-`index` is not such a field: it is a number in some data sets and text in others.
+`index` is not such a field, because it is a number in some data sets and text in others.
 """
 
 

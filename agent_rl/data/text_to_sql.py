@@ -7,7 +7,7 @@
 
 `--databases` sets the folder of SQLite files. The database's schema is part of the prompt; the `sql` tool and the
 scorer get its path. Queries that use the current time get the time `--now`, which the prompt states, because the data
-does not change with the clock.
+does not change over time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def to_row(example: Mapping[str, Any], databases: Path, now: datetime, tool: str
         example: the columns of the example.
         databases: folder of SQLite files.
         now: time for queries that use the current time.
-        tool: name of the tool that gets the database; None: the row has no tool.
+        tool: name of the tool that gets the database; None means that the row has no tool.
 
     Raises:
         ConfigError: a column is missing or cannot be used; the error names it.
@@ -98,7 +98,7 @@ def at_time(query: str, now: datetime) -> str:
 
 
 def database_file(folder: Path, name: str) -> Path:
-    """Return the file of a database: `name.sqlite`, or `name/name.sqlite` as in Spider and BIRD; also `.db`.
+    """Return the file of a database: `name.sqlite`, or `name/name.sqlite` as in Spider and BIRD, or with `.db`.
 
     Raises:
         ConfigError: the folder contains no such file.

@@ -79,7 +79,7 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
             info["user"] = {"replies": [message["content"] for turn in turns[1:] for message in turn]}
             info["initial_config"] = example.get("initial_config")
     else:
-        remedy = "The columns must have the form of BFCL (question, function), xLAM (query, tools, answers) or RLLA"
+        remedy = "Use the columns of BFCL (question, function), xLAM (query, tools, answers) or RLLA"
         raise ConfigError(
             "column question", f"the columns have an unknown form: {', '.join(map(str, example))}", remedy
         )
@@ -102,7 +102,7 @@ def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
 
     Args:
         path: file of questions.
-        answers: file of answers; None: the file next to it with `_answers` in its name, or the file in BFCL's
+        answers: file of answers; None means the file next to it with `_answers` in its name, or the file in BFCL's
             `possible_answer` folder, if it exists.
 
     Raises:

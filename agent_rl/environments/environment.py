@@ -16,12 +16,11 @@ from agent_rl.trajectory import Trajectory
 class Environment:
     """A task: what is asked, the tools, the state of a trajectory, and its reward.
 
-    The class's docstring is the system message. A tool returns text, or data that the policy reads as JSON. If it
+    The class's docstring is the system message. A tool returns text, or data that the policy reads as JSON. If a tool
     raises `agent_rl.errors.ToolError`, the policy reads the message; any other exception is a bug in the class, which
     leaves the trajectory unscored. The calls of a trajectory run one after the other; plain methods run on one thread
-    of the trajectory, `async` methods on the event loop. Each call has the time limit
-    `agent_rl.budget.tool_timeout_s`, in seconds; after a timeout the instance is dropped and the trajectory is
-    unscored.
+    of the trajectory, `async` methods on the event loop. Each call has the time limit `agent_rl.budget.tool_timeout_s`,
+    in seconds; after a timeout the instance is dropped and the trajectory is unscored.
     """
 
     data: ClassVar[str | None] = None
@@ -33,16 +32,16 @@ class Environment:
     trajectory: Trajectory
     """The record of the episode so far."""
     answer: str | None = None
-    """The agent's last message without a call; None before the first such message."""
+    """The agent's last message without a call, or None before the first such message."""
     done: bool = False
-    """Set it to True in a tool to end the episode after this call."""
+    """Set `done` to True in a tool to end the episode after the call."""
     turn_reward: float = 0.0
     """The sum of the rewards that `reward_turn` added for the current turn."""
 
     def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
         """Yield the rows of a split, each a dict with `prompt` (text or chat messages) and the arguments of `reset`.
 
-        This method is called on a separate instance, which is then thrown away.
+        `rows` is called on a separate instance, which is then discarded.
 
         Args:
             split: `train` or `test`.
@@ -60,7 +59,7 @@ class Environment:
     def step(self, message: str) -> str | None:
         """Answer a turn without a call, in the role of the world; None ends the episode.
 
-        Without this method, the first such turn ends the episode.
+        Without this method, the first turn without a call ends the episode.
         """
         raise NotImplementedError("the class has no step, which would answer a message")
 

@@ -55,7 +55,7 @@ def install(family: str, base: str = sys.executable) -> Path:
         subprocess.run([str(python), "-m", "pip", "install", "--disable-pip-version-check", *packages], check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         python.unlink(missing_ok=True)
-        remedy = "See the output above; --python names another Python"
+        remedy = "See the output above, or name another Python with --python"
         raise ConfigError(family, f"{packages[-1]} cannot be installed", remedy) from error
     return python
 

@@ -29,7 +29,7 @@ from agent_rl.trajectory import plain
 NAME, ROW = "environment", "environment_row"
 """Keys of `extra_info`: the name of the row's environment, and the row's values as JSON text."""
 USER = "user"
-"""Key of a row's values, and of `extra_info`: the row's simulated user."""
+"""Key of the row's simulated user, in a row's values and in `extra_info`."""
 SPLITS = ("train", "test")
 OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotations__} if not name.startswith("_"))
 """Names that are not tools."""
@@ -79,7 +79,7 @@ class EnvironmentType:
     """
 
     agent: ClassVar[str | None] = None
-    """The agent of the rows; None: the run's default."""
+    """The agent of the rows; None means the run's default."""
     resets_alike: ClassVar[bool] = True
     """Whether all samples of a row must begin in the same state."""
     parts: ClassVar[tuple[str, ...]] = ()

@@ -1,8 +1,8 @@
 """The program that runs environments of a package in the package's own Python, one JSON line per request.
 
-`served.py` starts it as `python -I serve.py FILE`. FILE is a module of `agent_rl.environments.families`, of which this
-program uses `start()`, `describe(id)`, `rows(id, split, seed)` and the class `Session`. agent_rl is not installed in
-that Python, so a family imports only this module of agent_rl.
+`served.py` starts this program as `python -I serve.py FILE`. FILE is a module of `agent_rl.environments.families`, of
+which this program uses `start()`, `describe(id)`, `rows(id, split, seed)` and the class `Session`. agent_rl is not
+installed in that Python, so a family imports only this module of agent_rl.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Server:
         """Return `["result", value]`, `["lost"]` for a session that this process does not have, or the exception.
 
         Args:
-            key: the session; None: the method is a function of the family.
+            key: the session; None means that the method is a function of the family.
             method: `open` for a new session, or a method of the session or the family.
             arguments: the arguments of the method.
             ended: sessions that are not needed any more.

@@ -31,7 +31,7 @@ REQUEST_S = 20.0
 
 
 class Process:
-    """The process of a family; a request starts it if it does not run.
+    """The process of a family; a request starts the process if it is not running.
 
     Args:
         family: name of a module of `agent_rl.environments.families`.

@@ -31,7 +31,7 @@ _parts: dict[type, frozenset[str]] = {}
 
 
 class EnvironmentSession:
-    """The environment of one trajectory. Its methods run one after the other, within a time limit.
+    """The environment of one trajectory. The methods run one after the other, within a time limit.
 
     Args:
         kind: the loaded class.
@@ -82,7 +82,7 @@ class EnvironmentSession:
         self.instance.random = random.Random(json.dumps(self.row, sort_keys=True, default=str))
         text = await self.run("reset", **self.row)
         if text is not None and not isinstance(text, str):
-            raise self._bug("reset", TypeError(f"it returned {text!r}; it must return text, or nothing"))
+            raise self._bug("reset", TypeError(f"it returned {text!r}, but it must return text, or nothing"))
         await self._note_state()
         return text
 
@@ -99,7 +99,7 @@ class EnvironmentSession:
         """Call a tool.
 
         Raises:
-            ToolError: the environment has ended the episode, or the method raised it.
+            ToolError: the environment has ended the episode, or the method raised this error.
         """
         async with self._turn:
             if self.done:
@@ -121,7 +121,7 @@ class EnvironmentSession:
             return None, None
         text = await self.run("step", message)
         if text is not None and not isinstance(text, str):
-            raise self._bug("step", TypeError(f"it returned {text!r}; it must return text, or None at the end"))
+            raise self._bug("step", TypeError(f"it returned {text!r}, but it must return text, or None at the end"))
         await self._note_state()
         return (None if self.done else text), self._turn_reward()
 
@@ -142,13 +142,13 @@ class EnvironmentSession:
                 what = f"part {name!r} is {part!r}" if name else f"it returned {part!r}"
                 raise self._bug("get_reward", TypeError(f"{what}, not a finite number"))
         if (known := _parts.setdefault(self.kind.cls, frozenset(parts))) != parts.keys():
-            problem = f"it returned the parts {sorted(parts)}, and earlier {sorted(known)}"
-            raise self._bug("get_reward", TypeError(f"{problem}; a reward must always have the same parts"))
+            problem = f"it returned the parts {sorted(parts)} after the parts {sorted(known)}"
+            raise self._bug("get_reward", TypeError(f"{problem}, but a reward must always have the same parts"))
         numbers = {str(name): float(part) for name, part in parts.items()}
         return numbers if isinstance(value, Mapping) else numbers[""]
 
     async def close(self) -> None:
-        """Release the thread; a method that hangs keeps it until it returns."""
+        """Release the thread; a hanging method keeps the thread until the method returns."""
         self._thread.close()
 
     async def _note_state(self) -> None:

@@ -1,7 +1,7 @@
 """Environments of TRL, which are files with the arguments of a `GRPOTrainer` under TRL's contract.
 
-A file counts as TRL's if it has `environment_factory` (a callable without arguments, or a dict of them by the row's
-column `environment`), or no `agent_rl.Environment` and one class with `reset`. It may also have `tools`,
+A file counts as TRL's if it has `environment_factory` (a callable without arguments, or a dict of callables by the
+row's column `environment`), or no `agent_rl.Environment` and one class with `reset`. The file may also have `tools`,
 `reward_funcs`, `train_dataset` and `eval_dataset`. A target adds reward functions and a file of rows after ` + `:
 `my_trl.py + rewards.py:brevity + rows.parquet`.
 
@@ -49,7 +49,7 @@ class _Spec(ToolSpec):
 
 
 def trl_environment(name: str, target: str, place: Place) -> TrlType | None:
-    """Load a file of TRL; return None for any other file.
+    """Load a TRL file; return None for any other file.
 
     Args:
         name: its name in `agent_rl.environments`.
@@ -104,7 +104,7 @@ def _factory(make: Any, functions: list[Any], named: Mapping[str, Any], place: P
     if not _has(cls, "reset"):
         raise place.error(f"{where} has no reset", "Define reset(self, **row)")
     if inspect.iscoroutinefunction(cls.reset):
-        raise place.error(f"{where}: reset is async, and TRL does not await it", "Write a plain def reset")
+        raise place.error(f"{where} has an async reset, which TRL does not await", "Write a plain def reset")
     public = [name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")]
     methods = [name for name in public if name not in ("reset", "get_reward")]  # the same rule and order as in TRL
     blank = cls.__new__(cls)
@@ -137,7 +137,7 @@ def _named(functions: Iterable[Any], place: Place) -> dict[str, Callable[..., An
         code = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
         name = getattr(code, "__name__", type(code).__name__)
         if not callable(function) or hasattr(function, "state_dict"):
-            remedy = "Write a function, or name the model in agent_rl.reward.components"
+            remedy = "Pass a function, or set the model in agent_rl.reward.components"
             raise place.error(f"the reward {function!r:.60} is a model", remedy)
         if "completion_ids" in inspect.signature(function).parameters:
             problem = f"the reward function {name} ({defined_at(code)}) takes completion_ids, which are not stored"
@@ -151,7 +151,7 @@ def _data(module: ModuleType, files: Sequence[str], several: bool, place: Place)
     if files:
         train, test = [raw.value for raw in read_raw(absolute(files[0]))], None
     if train is None and several:
-        problem = f"{module.__file__} has several factories and no rows, whose column environment selects one"
+        problem = f"{module.__file__} has several factories but no rows whose column environment selects one"
         raise place.error(problem, f"Write train_dataset in the file, or add a file of rows: '{ADDED}rows.parquet'")
     if train is None:
         return {}

@@ -58,12 +58,12 @@ class Factory:
 
 @dataclass(frozen=True, eq=False)
 class TrlType(EnvironmentType):
-    """A loaded file of TRL.
+    """A loaded TRL file.
 
     Attributes:
         factories: the factories by name; the name is None unless the file contains a dict.
         functions: the tools next to the methods.
-        data: the rows of each split; empty: all rows are equal.
+        data: the rows of each split; if empty, all rows are equal.
     """
 
     agent: ClassVar[str] = "tool_call_agent"
@@ -150,7 +150,7 @@ class _Tools(ToolSession):
 
 
 class TrlSession(EnvironmentSession):
-    """An environment of TRL in one trajectory. As in TRL, its instance goes back to a pool at the end."""
+    """An environment of TRL in one trajectory. As in TRL, the instance goes back to a pool at the end."""
 
     kind: TrlType
     tools = _Tools
@@ -258,7 +258,7 @@ class TrlSession(EnvironmentSession):
         return {**parts, DIFFERS: self._differs} if parts else {}
 
     def _lists(self) -> dict[str, Any]:
-        """Return the keyword arguments of reward functions: lists of one."""
+        """Return the keyword arguments of reward functions: lists of one item."""
 
         def log(name: str, value: Any) -> None:
             self.trajectory.info.setdefault("logged", {})[name] = plain(f"the value of {name!r}", value)

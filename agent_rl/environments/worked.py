@@ -52,7 +52,7 @@ _Episode = tuple[ExpertTurn, ...]
 
 
 def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[ExpertTurn, ...]:
-    """Run the expert on a row, and return its turns; the last one is the answer.
+    """Run the expert on a row, and return its turns; the last turn is the answer.
 
     Raises:
         ConfigError: the class has no `solve`, or `solve` raises an exception; the error names the line.
@@ -75,7 +75,7 @@ def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Expe
         steps.append(ExpertTurn("", {}, asyncio.run(run())))
         return tuple(steps)
     except UnscoredError as error:  # the error is a bug of the class, with its line, or a timeout
-        raise ConfigError(kind.target, str(error), "The expert must solve every row; correct the method") from error
+        raise ConfigError(kind.target, str(error), "Correct the expert so that it solves every row") from error
 
 
 def require_expert(kind: EnvironmentType) -> None:
@@ -223,7 +223,7 @@ def _rewards(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes:
 def _with_other_digits(
     kinds: Mapping[str, EnvironmentType], rows: Sequence[Mapping[str, Any]], excluded: set[str]
 ) -> list[dict[str, Any]]:
-    """Return copies of rows with exchanged digits, if the expert solves the copies just as well.
+    """Return copies of rows with exchanged digits, if the expert solves them equally well.
 
     From these copies, a tiny model learns to copy any number instead of the digits of the training rows.
 

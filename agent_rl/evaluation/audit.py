@@ -27,7 +27,7 @@ Drift = Literal["none", "tokens", "text"]
 AROUND = 30
 """Number of characters shown on each side of a difference."""
 MISALIGNED = 3.0
-"""The factor by which the error at the neighbouring tokens must be smaller for log-probs to count as misaligned."""
+"""Log-probs are misaligned if their error at the neighbouring tokens is smaller by at least this factor."""
 
 
 @dataclass(slots=True)
@@ -168,8 +168,8 @@ def _compare(
                 errors[shift] = sum(abs(a - b) for a, b in pairs) / len(pairs) if pairs else math.inf
             best = min(errors, key=lambda shift: (errors[shift], abs(shift)))
             if best and errors[0] > MISALIGNED * errors[best] and len(recorded) > 2:
-                side = "after" if best > 0 else "before"
-                audit.logprobs = f"values fit the tokens one {side} theirs ({errors[best]:.3f} against {errors[0]:.3f})"
+                side = "later" if best > 0 else "earlier"
+                audit.logprobs = f"values fit the tokens one place {side} ({errors[best]:.3f} against {errors[0]:.3f})"
 
 
 def _find_drift(

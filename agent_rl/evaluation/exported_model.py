@@ -18,8 +18,8 @@ GENERATION = "generation_config.json"
 def export_model(run: str, to: Path) -> list[str]:
     """Write the model of a run, or of one of its checkpoints, to a folder.
 
-    `agent-rl eval` uses the same weights for the checkpoint. If the run's record is next to its checkpoints, the
-    generation config gets the temperature, top_p and top_k of training, which servers use as defaults.
+    `agent-rl eval` uses the same weights when it evaluates the checkpoint. If the run's record is next to its
+    checkpoints, the generation config gets the temperature, top_p and top_k of training, which servers use as defaults.
 
     Args:
         run: a run's folder, a checkpoint, or a model's folder.
@@ -52,9 +52,7 @@ def export_model(run: str, to: Path) -> list[str]:
 
 
 def _sampling(run: Path) -> dict[str, Any]:
-    """Return the run's sampling settings for rollouts under transformers' names; empty if there is no record of the
-    run.
-    """
+    """Return the run's sampling settings for rollouts under transformers' names, or none if the run has no record."""
     files = (folder / "run.json" for folder in (run, *run.absolute().parents))
     record = next((file for file in files if file.is_file()), None)
     if record is None:

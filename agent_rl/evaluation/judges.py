@@ -1,9 +1,9 @@
 """Measures how well a judge agrees with the ground truth: accuracy, error, correlation, position bias.
 
-A judge is a chat endpoint with a prompt template, a reward model, or your own function. A judge compares a pair in both
-orders, and each order counts as half a pair, or it scores the answers one by one. An unreadable verdict counts as
-wrong; failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus the
-share for the second: 1 for a judge that always prefers the first.
+A judge is a chat endpoint with a prompt template, a reward model, or your own function. A judge scores answers one by
+one, or compares a pair in both orders, each of which counts as half a pair. An unreadable verdict counts as wrong;
+failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus the share
+for the second: 1 for a judge that always prefers the first.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Judged:
     verdicts: list[float | str | None] = field(default_factory=list)
     """One score, the scores of A and B, or the winners in both orders (the second one as named in the swapped pair)."""
     failed: str = ""
-    """The reason why there is no reply; empty if there is a reply."""
+    """The reason why there is no reply, or "" if there is a reply."""
 
 
 async def judge_all(
@@ -196,7 +196,7 @@ def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
         The numbers that `agent-rl rm eval --json` lists; an undefined number is None. `failed` samples have no reply,
         and all other numbers exclude them. `accuracy` is the share of right verdicts, with its interval: the true
         winner of a pair, or the true score after rounding. `unparsable` is the share of verdicts that could not be
-        read, `consistent` the share of pairs with the same winner in both orders.
+        read, `consistent` is the share of pairs with the same winner in both orders.
     """
     answered = [sample for sample in judged if not sample.failed]
     rates: list[float] = []
@@ -238,7 +238,7 @@ def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
 def correlation(
     one: Sequence[float], other: Sequence[float], method: Literal["pearson", "spearman"] = "pearson"
 ) -> float | None:
-    """Return the correlation of two lists, or with `spearman` of their ranks; None if it is undefined."""
+    """Return the correlation of two lists, or with `spearman` of their ranks, or None if it is undefined."""
     import pandas as pd
 
     value = float(pd.DataFrame({"one": one, "other": other}, dtype=float).corr(method)["one"]["other"])
@@ -251,7 +251,7 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _share_right(judged: Judged) -> float | None:
-    """Return the share of right verdicts on a sample, from 0 to 1; None if the ground truth is of another kind."""
+    """Return the share of right verdicts on a sample, from 0 to 1, or None if the ground truth is of another kind."""
     sample, verdicts = judged.sample, judged.verdicts
     if sample.preference is None:
         if len(verdicts) != 1 or not sample.scores:

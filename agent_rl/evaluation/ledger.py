@@ -1,4 +1,4 @@
-"""`Ledger`: the folder of one evaluation, from which the same command resumes after a crash.
+"""`Ledger`: the folder of one evaluation, which lets the same command resume after a crash.
 
 `settings.json` records the settings; `trajectories.jsonl` gets one line per finished episode. If a killed process
 leaves an incomplete line, its episode runs again. If the machine itself crashes, the last lines may be lost.
@@ -39,7 +39,7 @@ class Record:
     sample: int
     data_source: str
     error: str | None
-    """The reason why the episode has no score; None if it has a score."""
+    """The reason why the episode has no score, or None if it has a score."""
     reward: float = 0.0
     components: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Ledger:
     Args:
         folder: the folder, which is created if it does not exist.
         settings: the settings of the evaluation.
-        model: the folder of the weights; None if an endpoint serves the model.
+        model: the folder of the weights, or None if an endpoint serves the model.
 
     Raises:
         ConfigError: the folder contains an evaluation with other settings or weights, or another process uses it.
@@ -112,7 +112,7 @@ class Ledger:
         return summarize_trajectory(trajectory)
 
     def read(self) -> dict[tuple[int, int], Record]:
-        """Return the finished episodes by row and sample; for an episode that ran again, the last record counts."""
+        """Return the finished episodes by row and sample; for an episode that ran again, the last record is used."""
         if not self.path.exists():
             return {}
         records = map(summarize_trajectory, trace.read(self.path, torn="skip"))

@@ -35,7 +35,7 @@ TRAINING_ONLY: dict[str, tuple[Any, ...]] = {
 
 
 def as_setting(word: str) -> str:
-    """Return a `key=value` word with its training key replaced by the key of an evaluation, if any."""
+    """Return a `key=value` word in which the key that evaluations use, if there is one, replaces the training key."""
     words = (own + word[len(key) :] for key, own in PROMPT_KEYS.items() if word.startswith((f"{key}.", f"{key}=")))
     return next(words, word)
 
@@ -44,7 +44,7 @@ def refuse_training_only(config: Any) -> None:
     """Reject a resolved training configuration whose prompts an evaluation cannot reproduce.
 
     Raises:
-        ConfigError: a key has such a value; the error names the key.
+        ConfigError: a key has a value that changes the prompts; the error names the key.
     """
     for key, harmless in TRAINING_ONLY.items():
         if (value := value_of(config, key)) not in harmless:
@@ -53,5 +53,5 @@ def refuse_training_only(config: Any) -> None:
 
 
 def value_of(config: Any, key: str) -> Any:
-    """Return the value of a key of a resolved configuration; None if a section is missing."""
+    """Return the value of a key of a resolved configuration, or None if a section is missing."""
     return reduce(lambda section, name: (section or {}).get(name), key.split("."), config)

@@ -145,7 +145,7 @@ async def run(
             if failures >= max(MIN_FAILURES, settings.concurrency):
                 raise EngineError(
                     f"{failures} episodes in a row have failed, the last with: {trajectory.error}. "
-                    "Finished episodes are kept: run the same command again to resume"
+                    "Finished episodes are kept. Run the same command again to resume"
                 )
 
     try:

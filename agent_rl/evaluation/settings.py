@@ -28,7 +28,7 @@ class MultiTurnSettings(_Section):
     """The keys and defaults of verl's `actor_rollout_ref.rollout.multi_turn` that limit an episode."""
 
     max_assistant_turns: int | None = Field(default=None, ge=1)
-    """Maximum number of policy turns per episode; null: 16."""
+    """Maximum number of policy turns per episode; null means 16."""
     max_parallel_calls: int = Field(default=1, ge=1)
     """Maximum number of tool calls to run per turn; further calls are skipped."""
     max_tool_response_length: int = Field(default=256, ge=1)
@@ -43,7 +43,7 @@ class RewardFunctionSettings(_Section):
     """A user's reward function that replaces the scorers, with verl's keys."""
 
     path: str | None = None
-    """Python file; null: the scorers of `agent_rl.reward` compute `correctness`."""
+    """Python file; if null, the scorers of `agent_rl.reward` compute `correctness`."""
     name: str = "compute_score"
     """Name of the function in the file, which may have any signature that training accepts."""
     reward_kwargs: dict[str, Any] = {}
@@ -63,27 +63,27 @@ class EvaluationSettings(_Section):
     data: str
     """Parquet file with the rows of the evaluation."""
     loop: str | None = None
-    """Name of the agent for all rows; null: each row's `agent_name`."""
+    """Name of the agent for all rows; null means each row's `agent_name`."""
     default_loop: str | None = None
-    """Agent for rows without `agent_name`; null: such rows are an error."""
+    """Agent for rows without `agent_name`; if null, such rows are an error."""
     script: str | None = None
     """Training script that registers agents with `register_agent_loop`."""
     tools: str | None = None
     """YAML file that lists the tools."""
     model: str
-    """Name of the model at the endpoint; if there is no endpoint, a model folder or a training checkpoint."""
+    """Name of the model at the endpoint, or a model folder or training checkpoint if there is no endpoint."""
     endpoint: str | None = None
-    """Address of the server; null: a server is started for `model`."""
+    """Address of the server; if null, a server is started for `model`."""
     n: int = Field(default=1, ge=1)
     """Number of episodes per row."""
     limit: int | None = Field(default=None, ge=1)
-    """Number of rows to use, from the first row; null: all rows."""
+    """Number of rows to use, from the first row; null means all rows."""
     seed: int | None = None
-    """Seed from which each episode derives its sampling seed; null: no seed is sent."""
+    """Seed from which each episode derives its sampling seed; if null, no seed is sent."""
     policy: PolicyKind = "chat"
     """Where the policy runs: at an OpenAI-compatible endpoint, in SGLang or vLLM (token ids), or in this process."""
     tokenizer: str | None = None
-    """Tokenizer for sglang, vllm and local policies; null: the tokenizer of `model`."""
+    """Tokenizer for sglang, vllm and local policies; null means the tokenizer of `model`."""
     apply_chat_template_kwargs: dict[str, Any] = {}
     """Additional variables for the chat template, like `data.apply_chat_template_kwargs`; a chat endpoint gets them as
     `chat_template_kwargs`."""
@@ -94,7 +94,7 @@ class EvaluationSettings(_Section):
     multi_turn: MultiTurnSettings = MultiTurnSettings()
     """Limits of an episode, with verl's keys; see the table below."""
     agent_rl: AgentRLSettings = AgentRLSettings()
-    """The same section as in training, with the weights of the reward."""
+    """The `agent_rl` section, as in training, with the weights of the reward."""
     reward: VerlRewardSettings = VerlRewardSettings()
     """The keys of verl's `reward` section that apply to an evaluation."""
     api_key_env: str | None = None

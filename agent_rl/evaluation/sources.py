@@ -139,7 +139,7 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
 
 
 def _free_port() -> int:
-    """Return a free port that is low enough for SGLang, which adds thousands to it for other ports."""
+    """Return a free port that is low enough for SGLang, which derives other ports by adding thousands to it."""
     while True:
         with socket.socket() as free, contextlib.suppress(OSError):
             port = random.randint(20_000, 50_000)

@@ -115,7 +115,7 @@ def table(summary: dict[str, Any], title: str) -> Table:
 
 
 def cell(estimate: dict[str, Any] | None) -> str:
-    """Return an estimate as text, or "-" without an estimate."""
+    """Return an estimate as text, or "-" if there is no estimate."""
     if not estimate or estimate["mean"] is None:
         return "-"
     if estimate["low"] is None:

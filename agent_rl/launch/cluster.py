@@ -36,8 +36,7 @@ PORT = 6379
 """Port of the head, which is Ray's default."""
 POLL_S = 0.5
 ANY_PORT = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
-"""Options for free ports, as `ray.init` uses: another node on this host or `MASTER_PORT` could use Ray's fixed
-ports."""
+"""Options that choose free ports, since another node on this host or `MASTER_PORT` may use Ray's fixed ports."""
 SILENT_S = 60.0
 """A head counts as gone after this number of seconds without an answer (Ray's limit), or at once if its port is
 closed."""
@@ -262,7 +261,7 @@ def _environment() -> dict[str, str]:
 
 
 def _security() -> dict[str, str]:
-    """Return the variable that makes Ray's other processes send a token, as the head requires if one is set."""
+    """Return the variable that makes Ray's other processes send a token, which the head requires if a token is set."""
     token = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
     if "RAY_AUTH_MODE" in os.environ or not (token or (Path.home() / ".ray" / "auth_token").is_file()):
         return {}
@@ -270,7 +269,7 @@ def _security() -> dict[str, str]:
 
 
 def _answers(nodes: Nodes) -> bool | None:
-    """Whether the head's port is open; None if there is no answer or the host is unknown."""
+    """Whether the head's port is open, or None if there is no answer or the host is unknown."""
     try:
         with socket.create_connection((nodes.head, nodes.port), timeout=5):
             return True
@@ -292,7 +291,7 @@ def _own_address(head: str) -> list[str]:
 
 
 def _number(environ: Mapping[str, str], *names: str) -> int | None:
-    """Return the first of these variables that is set, as a number."""
+    """Return the value of the first of `names` that is set, as a number."""
     for name in names:
         if text := environ.get(name):
             if not text.isdecimal():

@@ -19,7 +19,7 @@ SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
 """Keys of `ray_kwargs.ray_init` that Ray rejects when it joins a cluster."""
 
 JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
-"""Overrides for a trainer that joins a Ray cluster: Ray then rejects sizes, because the nodes set them."""
+"""Overrides for a trainer that joins a Ray cluster, where Ray rejects sizes, because the nodes set them."""
 
 
 def has_accelerator() -> bool:
@@ -48,7 +48,7 @@ def quoted(value: object) -> str:
 def rewrite(overrides: Sequence[str]) -> list[str]:
     """Return a run's overrides with current keys; changes are printed.
 
-    The launcher calls this first; all later code, including the trainer's process, uses the words unchanged.
+    The launcher calls this function first; all later code, including the trainer's process, uses the words unchanged.
 
     Args:
         overrides: hydra overrides, `key=value`; environment variables from the table of old keys are added.
@@ -65,7 +65,7 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
 
 
 def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
-    """Return all overrides of a run: the platform's groups, the recipe's file paths, the words, and those to join Ray.
+    """Return a run's overrides: the platform's groups, the recipe's file paths, the words, and those for joining Ray.
 
     Args:
         folder: the recipe's folder.
@@ -110,7 +110,7 @@ def _environment(overrides: Sequence[str]) -> list[str]:
 
 
 def _joining() -> list[str]:
-    """Return the overrides for joining a running cluster, whose processes do not inherit our environment."""
+    """Return the overrides for joining a running cluster, whose processes do not inherit this environment."""
     overrides = list(JOINING)
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
     job_variables = job.get("env_vars") or {}  # from `ray job submit`; Ray rejects a variable that is set twice

@@ -1,7 +1,7 @@
 """Composes a recipe's configuration and rejects keys that verl does not define.
 
-hydra composes it as in the trainer's process, but without importing verl, which would take seconds. verl resolves the
-configuration only in a Ray worker; `resolved` and `problems` do so before.
+hydra composes the configuration as in the trainer's process, but without importing verl, which would take seconds. verl
+resolves the configuration only in a Ray worker; `resolved` and `problems` do so before.
 """
 
 from __future__ import annotations
@@ -115,14 +115,14 @@ def unknown_keys(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
 
 
 def nearest_key(key: str, known: DictConfig) -> str:
-    """Suggest known keys for an unknown key: those with the same last part, otherwise those with similar spelling."""
+    """Suggest known keys with the same last part as an unknown key, or else keys with a similar spelling."""
     keys = [each for each in _flatten(known) if not is_old(each)]
     tail = [each for each in keys if each.split(".")[-1] == key.split(".")[-1]]
     near = sorted(tail, key=lambda each: -difflib.SequenceMatcher(None, key, each).ratio())
     near = near or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
     if near:
         return "Did you mean " + " or ".join(f"'{each}'" for each in near[:3]) + "?"
-    return f"--dry-run prints every key; +{key}=... adds one that verl does not define"
+    return f"See every key with --dry-run, or add a key that verl does not define with +{key}=..."
 
 
 def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
@@ -155,7 +155,7 @@ def _short(error: Exception) -> str:
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """Return plain containers with interpolations resolved; if one cannot be resolved, all stay as they are."""
+    """Return plain containers with interpolations resolved, or with none resolved if an interpolation fails."""
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException:
@@ -189,7 +189,7 @@ def _problems(node: Any, path: str = "") -> Iterator[ConfigError]:
 
 @check("configuration", at=("compose",))
 def keys(case: RunCase) -> Iterator[ConfigError]:
-    """Verl defines every key, or the user added it on purpose."""
+    """Every key is defined by verl, or was added by the user on purpose."""
     added = {key for each in case.overrides if each.startswith("+") for key in argument_keys([each])}
     for key in unknown_keys(case.config, verl_defaults()):
         if not any(key == each or each.startswith(f"{key}.") for each in added):

@@ -1,6 +1,6 @@
 """`Display`: shows a run in a terminal, a file or a pipe, as a panel, as lines, or as JSON.
 
-A run continues if its display fails: lines replace a panel that fails, and output that cannot be written is dropped.
+A run continues if its display fails. Lines replace a panel that fails, and output that cannot be written is dropped.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Display:
     """Shows the events of a run, each of which is a method.
 
     Args:
-        shown: `panel`, `lines` or `verl` (every line of the log); None: the panel in a terminal that can show it and
-            has colours, else lines.
-        stream: the output; None: standard output.
+        shown: `panel`, `lines` or `verl` (every line of the log); None means the panel in a terminal that can show it
+            and has colours, else lines.
+        stream: the output; None means standard output.
     """
 
     def __init__(self, shown: str | None = None, stream: TextIO | None = None) -> None:

@@ -48,7 +48,7 @@ def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def gpu_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables to set or change for a run on GPUs; empty if all are right."""
+    """Return the variables to set or change for a run on GPUs, or none if all are right."""
     variables = {}
     binaries, paths = str(Path(sys.executable).parent), environ.get("PATH", "").split(os.pathsep)
     if binaries not in paths:
@@ -62,7 +62,7 @@ def gpu_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def cuda_home(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the user's toolkit, complete or not, else a complete one in the usual folders or on the path."""
+    """Return the user's toolkit, complete or not, or else a complete toolkit in the usual folders or on the path."""
     if configured := environ.get("CUDA_HOME") or environ.get("CUDA_PATH"):
         return Path(configured)
     folders = [folder for pattern in TOOLKITS for folder in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)]
@@ -72,7 +72,7 @@ def cuda_home(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def missing_parts(home: Path) -> list[str]:
-    """Return the parts for compiling and linking kernels that a toolkit lacks."""
+    """Return the parts that a toolkit lacks for compiling and linking kernels."""
     missing = [name for name in PARTS if not (home / name).is_file()]
     if not any((home / name).is_file() for name in TARGET_HEADER):
         missing.append(TARGET_HEADER[0])
@@ -84,7 +84,7 @@ def missing_parts(home: Path) -> list[str]:
 
 
 def _runtime_folder() -> Path | None:
-    """Return the folder of CUDA's runtime library in NVIDIA's wheels; None if no wheel contains it."""
+    """Return the folder of CUDA's runtime library in NVIDIA's wheels, or None if no wheel contains it."""
     return next((path.parent for folder in _wheels() for path in folder.glob(f"*/lib/{RUNTIME}")), None)
 
 

@@ -64,7 +64,7 @@ _VALIDATION = re.compile(r"^val-(?:core|aux)/(.+)/(acc|reward)/mean@\d+$")
 
 
 def step_line(step: int, metrics: Mapping[str, Any], total: int | None = None) -> str:
-    """Summarize a step in one line: reward, accuracy, calls, turns, length, seconds, and validation if any."""
+    """Summarize a step in one line: reward, accuracy, calls, turns, length, seconds, and the validation, if any."""
     fields = [(key, form, metrics.get(key)) for key, form in _FIELDS.items()]
     parts = [written(form, value) for key, form, value in fields if value or (value is not None and key not in _QUIET)]
     for source, values in validations(metrics).items():
@@ -88,7 +88,7 @@ def command(*words: str) -> str:
 
 
 def validations(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return reward and accuracy (`reward`, `acc`) of a validation, by data source; empty without a validation."""
+    """Return reward and accuracy (`reward`, `acc`) of a validation, by data source, or {} if there was none."""
     sources: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
         if match := _VALIDATION.match(key):
@@ -139,7 +139,7 @@ def _lines(log: Path, start: int) -> list[str]:
 
 
 def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
-    """Return the last exception and its traceback, or the last lines; Ray's wrapper exceptions do not count.
+    """Return the last exception and its traceback, or the last lines; Ray's wrapper exceptions are skipped.
 
     For an error from agent_rl the message is enough, and the traceback is omitted.
     """
@@ -154,7 +154,7 @@ def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
-    """Return why a process of SGLang has ended, and its traceback; None if the log does not show it."""
+    """Return why a process of SGLang has ended, and its traceback, or None if the log does not show it."""
     for index, line in enumerate(lines):
         if _ENGINES_EXCEPTION.search(line):
             for end in range(index + 1, len(lines)):
@@ -166,7 +166,7 @@ def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _dead_actor(lines: list[str]) -> tuple[str, list[str]] | None:
-    """Return the first process that died, without the waiting process's traceback; None if Ray names no process."""
+    """Return the first process that died, without the waiting process's traceback, or None if Ray names no process."""
     match = _DEAD_ACTOR.search("\n".join(lines))
     if match is None:
         return None

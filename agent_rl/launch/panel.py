@@ -94,7 +94,7 @@ class RunPanel:
         self.tick()
 
     def tick(self) -> None:
-        """Draw a frame if the last one is `PERIOD_S` old."""
+        """Draw a frame if the last frame was drawn at least `PERIOD_S` seconds ago."""
         if time.monotonic() - self._drawn < PERIOD_S:
             return
         self._drawn = time.monotonic()
@@ -166,9 +166,9 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def last_trajectory(path: Path, step: int) -> Trajectory | None:
-    """Choose a random trajectory of a step near the trace's end; None if the step has no trajectory there.
+    """Choose a random trajectory of a step near the trace's end, or None if the step has no trajectory there.
 
-    The choice ignores the order, because the last trajectories of a step are its longest.
+    The choice is random, because the last trajectories of a step are its longest.
     """
     try:
         with open(parts(path)[-1], "rb") as file:
@@ -185,7 +185,7 @@ def last_trajectory(path: Path, step: int) -> Trajectory | None:
 
 
 def _fitting(parts: Sequence[tuple[int, list[RenderableType]]], height: int) -> list[RenderableType]:
-    """Return the parts with the lowest ranks that fit."""
+    """Return the parts that fit into `height` lines, chosen by lowest rank."""
     places: set[int] = set()
     for place in sorted(range(len(parts)), key=lambda place: parts[place][0]):
         if sum(len(parts[each][1]) for each in [*places, place]) <= height:
@@ -194,7 +194,7 @@ def _fitting(parts: Sequence[tuple[int, list[RenderableType]]], height: int) -> 
 
 
 def _line(text: str, style: str = "") -> Text:
-    """Return one line without control characters; the terminal's width cuts it."""
+    """Return one line without control characters; it is cut at the terminal's width."""
     return Text(one_line(text, MOST_CHARACTERS), style=style, no_wrap=True, overflow="ellipsis")
 
 

@@ -30,7 +30,7 @@ NEW_METRICS = "metrics.new.jsonl"
 TRAINED = "training/global_step"
 """A metric that every training step logs, and that a validation alone does not log."""
 LEFT_BEHIND = ("sem.mp-*", "sglang_loads_*")
-"""Shared-memory files left behind by killed processes: those of Python's multiprocessing and of SGLang 0.5.13."""
+"""Shared-memory files that killed processes of Python's multiprocessing and of SGLang 0.5.13 leave behind."""
 POLL_S = 0.5
 STOP_S = 20.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -121,7 +121,7 @@ def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) ->
 def process_tree(
     command: Sequence[str], env: Mapping[str, str], output: IO[bytes], variable: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
-    """Run a child in its own session during this block; it ends together with all processes it has started.
+    """Run a child in a separate session during this block; the child ends with all processes that it has started.
 
     Args:
         command: the child's command line.
@@ -173,7 +173,7 @@ def follow(child: subprocess.Popen[bytes], files: Sequence[Tail], watch: Callabl
 
 
 def begin_child() -> None:
-    """Make a child die with its parent, and let SIGQUIT end it; for `preexec_fn`.
+    """Make a child die with its parent and let SIGQUIT end it, when called as `preexec_fn`.
 
     Background jobs of a shell ignore SIGQUIT, and their children inherit that. SGLang's processes, however, use SIGQUIT
     to tell their server that they have failed; if it were ignored, a run would wait for a dead engine forever.
@@ -240,7 +240,7 @@ def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> C
 
 
 def _is_kept(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
-    """Whether an earlier start's step stays; a start first validates the step before its own first step."""
+    """Whether a step of an earlier start stays; each start first validates the step before its own first step."""
     if earlier["step"] != first["step"]:
         return bool(earlier["step"] < first["step"])
     return TRAINED in earlier["data"] and TRAINED not in first["data"]

@@ -54,7 +54,7 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
             recipe is written; else the name of a recipe that comes with the package, `NAME` or `recipes/NAME`.
 
     Raises:
-        ConfigError: `recipe` is none of these.
+        ConfigError: `recipe` is neither a recipe nor an environment.
     """
     if is_task(str(recipe)):
         return task_recipe(str(recipe))
@@ -132,7 +132,7 @@ def model_remedy(path: str, case: RunCase) -> str:
 
 
 def _cold_start(path: str, case: RunCase) -> str:
-    """Return the command that builds the rows and the model of a recipe's cold start; empty for another path."""
+    """Return the command that builds the rows and the model of a recipe's cold start, or "" for another path."""
     model = case.get("actor_rollout_ref.model.path")
     folder, target = (Path(str(each)).expanduser().absolute().parent for each in (path, model))
     is_made = case.recipe and case.get("agent_rl.cold_start") and folder == target

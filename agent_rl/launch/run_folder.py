@@ -1,8 +1,8 @@
 """`RunFolder`: the folder for a run's output, `outputs/<experiment>` unless `agent_rl.run.folder` sets another.
 
 `run.json` records what was started and how it ended; `train.log`, `metrics.jsonl`, `tensorboard/`, `trace.jsonl`,
-`rollouts/` and `checkpoints/` are the run's output. The same configuration resumes there from the newest checkpoint;
-a different configuration is rejected. A run that starts from scratch moves the old files to `earlier/<time>/`.
+`rollouts/` and `checkpoints/` are the run's output. The same configuration resumes from the newest checkpoint; a
+different configuration is rejected. A run that starts from scratch moves the old files to `earlier/<time>/`.
 
 Code and tool files are not compared, because a fix often changes them (a change is reported), nor are the keys in
 `FREE_TO_CHANGE`.
@@ -97,7 +97,7 @@ class RunFolder:
         self._lock = FileLock(self.path / "lock")
 
     def __enter__(self) -> RunFolder:
-        """Compare with the run in the folder, move it away if it does not resume, and write `run.json`.
+        """Compare with the run in the folder, move it away if it is not resumed, and write `run.json`.
 
         Raises:
             ConfigError: another process uses the folder, or it contains a run with a different configuration.
@@ -131,7 +131,7 @@ class RunFolder:
         """Refuse to resume in a folder that contains a run with a different configuration.
 
         Returns:
-            The record of the run in this folder; None without a run.
+            The record of the run in this folder, or None if there is no run.
 
         Raises:
             ConfigError: the configurations differ; the error lists the keys.
@@ -169,14 +169,14 @@ class RunFolder:
         os.replace(temporary, self.path / "run.json")
 
     def _checkpoint(self) -> str | None:
-        """Return the checkpoint from which verl will resume; None if it starts from scratch."""
+        """Return the checkpoint from which verl will resume, or None if it starts from scratch."""
         tracker = self._checkpoints / "latest_checkpointed_iteration.txt"
         if self._mode == "auto" and tracker.is_file():
             return f"step {tracker.read_text().strip()}"
         return "trainer.resume_from_path" if self._mode == "resume_path" else None
 
     def _move_away(self) -> None:
-        """Move an earlier run that does not resume to `earlier/`."""
+        """Move an earlier run that is not resumed to `earlier/`."""
         begun = (self.path / "metrics.jsonl").exists()
         target = self.path / "earlier" / f"{datetime.now():%Y-%m-%d_%H-%M-%S_%f}"
         target.mkdir(parents=True)

@@ -57,7 +57,7 @@ class RunProgress:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the run was last started; 0 before it starts."""
+        """Seconds since the run was last started, or 0 before it starts."""
         return 0.0 if self.begun is None else self._clock() - self.begun
 
     @property
@@ -67,12 +67,12 @@ class RunProgress:
 
     @property
     def step_number(self) -> int:
-        """The current step, or the last one that has ended; 0 before the first."""
+        """The current step, or the last step that has ended; 0 before the first step."""
         return max(self.stage.step, next(reversed(self.steps), 0))
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the end; None until the first step since the last start has ended."""
+        """Estimated seconds until the end, or None until the first step since the last start has ended."""
         steps = self.training
         durations = [seconds for _, seconds in series(steps[-REMEMBERED:], "timing_s/step")]
         if self.total is None or self._last_end is None or not durations:
@@ -106,7 +106,7 @@ class RunProgress:
         return [message]
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Store a step's metrics, and drop metrics of later steps, which an earlier start trained and this repeats."""
+        """Store a step's metrics, and drop an earlier start's metrics of later steps, which this start trains again."""
         self.steps = {number: earlier for number, earlier in self.steps.items() if number <= step}
         self._add(step, metrics)
         if REWARD in metrics:
@@ -117,7 +117,7 @@ class RunProgress:
         self.steps[step] = {**self.steps.get(step, {}), **selected, "step": step}
 
     def _enter(self, stage: Stage) -> list[str]:
-        """Enter a stage; before the first step, report the one that has ended."""
+        """Enter a stage; before the first step, report the stage that has ended."""
         before = self.stage
         if (stage.what, stage.step) == (before.what, before.step):  # announced by another engine
             return []

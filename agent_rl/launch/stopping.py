@@ -1,6 +1,6 @@
-"""Ends a run on request: after the current step at the first signal, at once at the second.
+"""Ends a run on request: after the current step at the first signal, immediately at the second.
 
-The trainer may run on another machine, so it polls a file in the run's folder. You can also create that file by hand.
+The trainer may run on another machine, so it polls a file in the run's folder. You can also create this file yourself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Aborted(SystemExit):
-    """A signal ends this process after cleaning up; the exit status is the one a shell would report."""
+    """After a signal, this process cleans up and ends with the exit status that a shell would report."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)
@@ -34,7 +34,7 @@ class StoppedRun:
 
     Attributes:
         step: the last complete step.
-        checkpoint: the step's checkpoint folder; None if no step was complete.
+        checkpoint: the step's checkpoint folder, or None if no step was complete.
         command: the command that resumes from there.
     """
 
@@ -50,7 +50,7 @@ class StopRequest:
         self.can_wait: Callable[[], bool] = lambda: False
         """Whether the first signal can wait, for example for the end of a step; otherwise it ends the run at once."""
         self.asked: str | None = None
-        """The source of the request, such as the name of a signal; None if there is no request."""
+        """The source of the request, such as the name of a signal, or None if there is no request."""
         self.on_abort: Callable[[str], None] = lambda by: None
         """Called with the name of the signal that ends the run at once, before the cleanup."""
         self._file: Path | None = None
@@ -68,7 +68,7 @@ class StopRequest:
             self._file.touch()
 
     def answer(self) -> StoppedRun | None:
-        """Return the trainer's answer, once; None if the run has not ended early."""
+        """Return the trainer's answer, once, or None if the run has not ended early."""
         if self._file is None or not self._file.exists():
             return None
         text = self._file.read_text()

@@ -29,7 +29,7 @@ CPU = (
     "++engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32,buffer_dtype:fp32}",
     "data.num_workers=0",
 )
-"""Settings for a CPU: those in `config/platform/cpu.yaml`, under this trainer's keys."""
+"""Settings for a CPU from `config/platform/cpu.yaml`, under this trainer's keys."""
 FIXED = (
     "data.custom_cls.path=pkg://agent_rl/verl_adapter/row_data_set",
     "data.custom_cls.name=EpisodeDataSet",
@@ -39,7 +39,7 @@ FIXED = (
     "checkpoint.save_contents=[hf_model]",
 )
 ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-"""The variables of torch's launcher for one process; any free port is used."""
+"""The variables that torch's launcher would set for one process, with any free port."""
 
 _LOSS = re.compile(r"train/loss:([\d.e-]+)")
 

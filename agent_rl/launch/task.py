@@ -50,7 +50,7 @@ class _Trial(NamedTuple):
 
 
 def is_task(recipe: str) -> bool:
-    """Whether the argument names environments: a Python file, a class in one, or `family:id`, with commas between."""
+    """Whether the argument names environments by `file.py`, `file.py:Class` or `family:id`, separated by commas."""
     files = [each.partition(ADDED)[0].partition(":")[0] for each in recipe.split(",")]
     return all(file.endswith(".py") or file in family_names() for file in files)
 
@@ -60,7 +60,7 @@ def task_recipe(targets: str) -> Path:
     """Write the recipe of one or several environments, and return its folder.
 
     Args:
-        targets: `file.py`, `file.py:Class` or `family:id`; several with commas between train in one run.
+        targets: `file.py`, `file.py:Class` or `family:id`; several, separated by commas, train in one run.
 
     Raises:
         ConfigError: a class, its rows or its reward cannot be used.
@@ -157,11 +157,11 @@ def try_out(kind: EnvironmentType) -> _Trial:
         raise ConfigError(where, str(error), "Correct the method: it must work in an episode without turns") from error
     if reward == {} and not kind.parts:  # of TRL
         remedy = "Define get_reward(self) or reward_funcs, or give a function: --reward rewards.py:function"
-        raise ConfigError(f"{where} ({_line(kind)})", "it has no reward", remedy)
+        raise ConfigError(f"{where} ({_line(kind)})", "the class defines no reward", remedy)
     if text != other_text or state != other_state:
         names = sorted(key for key in state.keys() | other_state.keys() if state.get(key) != other_state.get(key))
         differs = f"self.{', self.'.join(names)}" if names else "its text"
-        remedy = "All samples of a row must begin alike: draw from self.random, which the row seeds"
+        remedy = "Draw from self.random, which the row seeds, so that all samples of a row begin alike"
         problem = f"it differs between two calls in {differs}"
         if kind.resets_alike:
             raise ConfigError(f"{where}.reset ({_line(kind)})", problem, remedy)

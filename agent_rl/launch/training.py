@@ -45,9 +45,9 @@ WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers")
 READ_ROWS = 200
 """Number of rows of each file that are read before anything is started."""
 TINY_MODEL = "outputs/tiny_model"
-"""The policy of the recipes' CPU sizes; it is not on the Hub."""
+"""The policy of the recipes' CPU sizes, which is not on the Hub."""
 TINY_CLASSIFIER = "outputs/tiny_classifier"
-"""The reward model of the recipes' CPU sizes; it is not on the Hub."""
+"""The reward model of the recipes' CPU sizes, which is not on the Hub."""
 
 
 def train(
@@ -65,7 +65,7 @@ def train(
         overrides: hydra overrides, `key=value`.
         script: the user's entry point, which replaces verl's.
         nodes_timeout_s: if there are several nodes, seconds within which all must have joined.
-        display: shows the run; None: `agent_rl.run.progress` chooses the display.
+        display: shows the run; if None, `agent_rl.run.progress` chooses the display.
 
     Returns:
         The last step and checkpoint if the run has ended early on request, otherwise None.
@@ -74,7 +74,7 @@ def train(
         ConfigError: the configuration cannot be trained; raised before anything is started.
         ClusterError: nodes did not join in time.
         TrainerError: the trainer failed.
-        Aborted: a second signal arrived, or a first one before the first step.
+        Aborted: a second signal arrived, or the first signal arrived before the first step.
     """
     stopping = StopRequest()
     with stopping.on_signals():
@@ -156,8 +156,8 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     """Compose the run that `train` would start, without starting it.
 
     Returns:
-        The composed configuration as YAML, and notes: its errors, and the trainer's command line with its environment
-        variables.
+        The composed configuration as YAML, and notes (its errors, and the trainer's command line with its environment
+        variables).
 
     Raises:
         ConfigError: verl does not define a key, or composition fails in another way.
@@ -180,8 +180,8 @@ def _variables() -> dict[str, str]:
 def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tuple[DictConfig, list[str]]:
     """Compose the configuration; also return the words from which the trainer composes it again.
 
-    The user's `trainer.nnodes` overrides the number of nodes in the environment, and the user's keys override
-    those that depend on the machine.
+    The user's `trainer.nnodes` overrides the number of nodes in the environment, and the user's keys override keys that
+    depend on the machine.
     """
     words = rewrite(overrides if nodes is None else [f"trainer.nnodes={nodes.count}", *overrides])
     config = compose_words(recipe, words)

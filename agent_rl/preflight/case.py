@@ -28,7 +28,7 @@ class RunCase:
     Attributes:
         environ: the environment that the run would inherit.
         folder: the run's working directory, to which paths are relative.
-        config: the composed configuration, a `DictConfig`; None if there is no recipe, or it cannot be composed.
+        config: the composed configuration, a `DictConfig`, or None if there is no recipe, or it cannot be composed.
         recipe: the recipe as the user wrote it; None without a recipe.
         overrides: the user's overrides.
         script: the user's entry point, as for `agent-rl train --script`.
@@ -88,7 +88,7 @@ class RunCase:
 
     @cached_property
     def tool_path(self) -> Path | None:
-        """The tool file; None if it is not set."""
+        """The tool file, or None if it is not set."""
         path = self.get("actor_rollout_ref.rollout.multi_turn.tool_config_path")
         return self.folder / Path(str(path)).expanduser() if path else None
 
@@ -118,7 +118,7 @@ class RunCase:
         return str(self.get("actor_rollout_ref.rollout.agent.default_agent_loop", "single_turn_agent"))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a key's value as plain data, interpolations resolved; `default` for null and for an absent key.
+        """Return a key's value as plain data, with interpolations resolved, or `default` if it is null or absent.
 
         Raises:
             ConfigError: the value refers to a missing key or variable.
@@ -145,7 +145,7 @@ class RunCase:
         return str(joined) if value and joined.exists() else expanded
 
     def shown(self, path: str | os.PathLike[str]) -> str:
-        """Return a path as a user would write it: relative to the working directory, if it is inside."""
+        """Return a path as a user would write it: relative to the working directory, if the path is inside it."""
         return os.path.normpath(self.folder / path).removeprefix(f"{self.folder}/")
 
     def _tables(self, key: str) -> list[RowsFile]:

@@ -1,9 +1,9 @@
 """The `check` decorator, which turns a function of a `RunCase` into a check, and functions that run checks.
 
-A check runs in one or more places: in the launcher when it composes a configuration (`compose`) and before it
-starts a run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). A check
-yields errors or findings. The launcher and the trainer raise the first error. The doctor shows errors and findings; if
-a check yields nothing, the doctor says that there is no problem.
+A check runs in one or more places: in the launcher when it composes a configuration (`compose`) and before it starts a
+run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). A check yields errors
+or findings. The launcher and the trainer raise the first error. The doctor shows errors and findings; if a check yields
+nothing, the doctor reports that there is no problem.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Status(str, Enum):
     PROBLEM = "problem"
     """The run fails or hangs."""
     SKIPPED = "skipped"
-    """The check could not be done here."""
+    """The check could not be done on this machine."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Finding:
     """The result of a check for one subject.
 
     Attributes:
-        subject: the checked object; empty: the check's own subject.
+        subject: the checked object; empty means the check's own subject.
         status: the severity.
         text: the result in words.
         remedy: the change to make; empty if no change is needed.

@@ -1,9 +1,9 @@
 """Checks of the user's code, which is tried once on real rows before a GPU is used.
 
-Hooks and users are created, users and tools are started, and components and scorers measure a made-up answer. Otherwise
-an exception there would occur in every worker, once the model is loaded, and look like the policy's failure.
-A tool's `call` and a hook's methods are not tried, because they may have side effects. A service outage is not a
-problem with the code, and is not reported.
+Hooks and users are created, users and tools are started, and components and scorers measure a made-up answer. Without
+these checks, an exception would occur in every worker, once the model is loaded, and look like the policy's failure. A
+tool's `call` and a hook's methods are not tried, because they may have side effects. A service outage is not a problem
+with the code, and is not reported.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def simulated_user(case: RunCase) -> None:
 @check("your code", "program", at=("trainer", "doctor"))
 def program(case: RunCase) -> None:
     """The interpreter of `gateway_agent` can import its function."""
-    if case.settings.gateway.python is not None:
+    if case.settings.gateway.function is not None:
         function_worker(case.settings.gateway).close()
 
 
@@ -90,7 +90,7 @@ def own_code_problems(
         setup: the run's settings and tools.
         rows: some of the run's rows in stored form; the first row of each agent is tried.
         default_agent: the agent of rows without `agent_name`.
-        reward: the run's reward; None if agent_rl does not score.
+        reward: the run's reward, or None if agent_rl does not score.
 
     Returns:
         One error per problem; the error names file and line.
@@ -200,7 +200,7 @@ class _Trial:
 
 
 def answered(row: Row, answer: str, agent: str) -> Trajectory:
-    """Return an episode of a row that ends at once with this answer."""
+    """Return an episode of a row that ends at once with the given answer."""
     index = (row.get("extra_info") or {}).get("index")
     trajectory = new_trajectory({**row, "raw_prompt": row["prompt"], "index": index, "uid": "trial"}, agent)
     trajectory.stop_reason, trajectory.turns, trajectory.answer = StopReason.ANSWERED, [Turn(text=answer)], answer

@@ -1,4 +1,4 @@
-"""Quick checks of the rows, in less than a second: before the launch, and before Ray starts."""
+"""Quick checks of the rows, which take less than a second, before the launch and before Ray starts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def built_in_scorers(case: RunCase) -> None:
 
 @check("reward", "components", at=("launch",))
 def built_in_components(case: RunCase) -> None:
-    """The settings of components of the package's kinds are valid; those of the user's kinds are checked later."""
+    """The settings of components of the package's kinds are valid; components of the user's kinds are checked later."""
     for name, section in case.settings.reward.components.items() if case.scored_by_ours else ():
         place, known = Place(f"agent_rl.reward.components.{name}"), kinds()
         if section.kind in known:

@@ -80,7 +80,7 @@ UNREAD = {
         for name in ("optimal_token_baseline", "tir_optimal_token_baseline")
     },
 }
-"""By estimator and key: why the key may not be set, and the remedy."""
+"""For each estimator and key, the reason why the key may not be set, and the remedy."""
 MEANS_OF_SEQUENCES = ("geo_mean", "sapo")
 """verl's policy losses that ignore `loss_agg_mode`."""
 MEAN_OF_SEQUENCES = "seq-mean-token-mean"
@@ -111,7 +111,7 @@ def sizes(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def engine(case: RunCase) -> Errors:
-    """The engine is the one with which agent_rl is tested, and does not replay routed experts."""
+    """The engine is SGLang, with which agent_rl is tested, and does not replay routed experts."""
     if (name := str(_get(case, ENGINE, unresolved=SUPPORTED_ENGINE))) != SUPPORTED_ENGINE:
         yield ConfigError(
             ENGINE,
@@ -213,7 +213,7 @@ def wrong_types(case: RunCase, defaults: Mapping[str, Any]) -> Errors:
 
 
 def _get(case: RunCase, key: str, unresolved: Any = None) -> Any:
-    """Return a value; `unresolved` for a missing key, or one that refers to a missing key."""
+    """Return a value, or `unresolved` if the key is missing or refers to a missing key."""
     try:
         value = OmegaConf.select(case.config, key, default=unresolved)
         return list(value) if OmegaConf.is_list(value) else value

@@ -28,8 +28,8 @@ class RewardModule:
         examples: worked examples for the prompt; if empty, the prompt contains the template's examples.
         llm: must be None. It exists only to match the signature in other libraries' guides; `agent-rl rm eval` and the
             components of a reward send the requests.
-        desc: description of the task; None: the description of the class, or else of the template.
-        enable_thinking: whether prompts ask for thoughts; None: they do, unless the chat template already does
+        desc: description of the task; None means the description of the class, or else of the template.
+        enable_thinking: whether prompts ask for thoughts; if None, they do, unless the chat template already does
             (`data.apply_chat_template_kwargs.enable_thinking=true`).
 
     Raises:

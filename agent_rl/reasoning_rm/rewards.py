@@ -1,10 +1,10 @@
-"""Rewards for training a model to judge: they measure how close its verdict is to the ground truth.
+"""Rewards for training a model to judge, which measure how close its verdict is to the ground truth.
 
     calculate_reward(3, 4)         # 0.75: 1 - |error| / range
     pointwise_reward(3, 4)         # exp(-2 * 1 / 4)
 
 `compute_score` has the signature that verl expects of `reward.custom_reward_function`. An unreadable or out-of-range
-verdict is the policy's mistake, and its reward is 0. A row without a ground truth is the user's mistake: it stops the
+verdict is the policy's mistake, and its reward is 0. A row without a ground truth is the user's mistake and stops the
 run with an error that names the row. (Guides of other libraries return 0 instead, which gives no training signal.)
 """
 
@@ -98,7 +98,7 @@ def compute_score(
     format_weight: float = 0.0,
     **_: Any,
 ) -> dict[str, float]:
-    """Compute the reward of one reply. The positional arguments are those that verl passes.
+    """Compute the reward of one reply. verl passes the positional arguments.
 
     Args:
         data_source: the row's data source.

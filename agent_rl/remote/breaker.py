@@ -22,7 +22,7 @@ class BreakerConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     failures: int | None = Field(default=10, ge=1)
-    """Number of consecutive failed requests that opens the circuit; null: it never opens."""
+    """Number of consecutive failed requests that opens the circuit; if null, it never opens."""
     cooldown_s: float = Field(default=30.0, gt=0)
     """Seconds that a circuit stays open before a single request probes the service."""
 

@@ -3,10 +3,10 @@
     async with ChatClient(EndpointConfig(url="http://localhost:8000", model="Qwen/Qwen3-8B"), "judge.config") as client:
         completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
 
-Judges, simulated users, reward models and evaluation use this client. It sends no requests while the circuit is open,
-and checks the answers; `Remote` retries the requests and limits them. If an endpoint rejects the key or the model
-before it has answered a request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the
-trajectory unscored. The `openai` package is not used: it limits neither rate nor size, and would add its own retries.
+Judges, simulated users, reward models and evaluation use this client. The client sends no requests while the circuit is
+open, and checks the answers; `Remote` retries the requests and limits them. If an endpoint rejects the key or the model
+at the first request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the trajectory
+unscored. The `openai` package is not used, because it limits neither rate nor size, and would add its own retries.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EndpointConfig(RemoteLimits):
     model: str = Field(min_length=1)
     """The model's name at the endpoint."""
     api_key_env: str | None = None
-    """Name of the environment variable that contains the API key; null: no key is sent."""
+    """Name of the environment variable that contains the API key; if null, no key is sent."""
     breaker: BreakerConfig = BreakerConfig(failures=None)
 
 
@@ -72,7 +72,7 @@ class Completion:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens in the prompt and the reply; 0 if the server does not report it."""
+        """Number of tokens in the prompt and the reply, or 0 if the server does not report it."""
         reported = self.usage.get("total_tokens")
         return reported if isinstance(reported, int) else 0
 
@@ -83,7 +83,7 @@ class Completion:
 
 
 class ChatClient:
-    """Sends requests to one endpoint; used as an async context manager, it keeps its connections open.
+    """Sends requests to one endpoint, and keeps connections open if used as an async context manager.
 
     Args:
         config: the endpoint.

@@ -3,9 +3,9 @@
     remote = Remote("http://localhost:8080", limits=RemoteLimits(timeout_s=10, max_concurrent=64))
     answer = await remote.post_json("/run_code", {"code": "print(1)"})
 
-`Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. Before a retry, it waits as
-long as the server's Retry-After requests, or else uses exponential back-off and jitter. When attempts or time run out,
-it raises a `RemoteError`, which leaves the trajectory unscored. Any other status is returned as a `Response`.
+`Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. Before a retry, `Remote`
+waits for the server's Retry-After, or else uses exponential back-off with jitter. When attempts or time run out, a
+`RemoteError` leaves the trajectory unscored. Any other status is returned as a `Response`.
 
 Cookies are not kept, so trajectories that share a `Remote` cannot see each other's data. Errors and logs contain the
 host, but never a header, a query string or a password. `Remote` does not check that a host has a public address.
@@ -49,7 +49,7 @@ KEEPALIVE_S = 2.0
 """Seconds for which an idle connection stays open: less than servers' timeouts (5 s or more), so that no server closes
 a connection during a request."""
 KEPT_CONNECTIONS = 4
-"""Maximum number of idle connections that one client keeps; they go to different hosts."""
+"""Maximum number of idle connections, to different hosts, that one client keeps."""
 FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
 _MIN_SECRET = 8  # characters; shorter words in a header also occur in ordinary text
 _MAX_EXCERPT = 200  # characters of the response body that an error quotes
@@ -67,13 +67,13 @@ class RemoteLimits(Section):
     max_concurrent: int = Field(default=32, ge=1)
     """Maximum number of concurrent requests per process, including requests that wait for their next attempt."""
     rate_per_s: float | None = Field(default=None, gt=0)
-    """Maximum number of attempts per second and process, evenly spaced; null: no limit."""
+    """Maximum number of attempts per second and process, evenly spaced; null means no limit."""
     max_bytes: int = Field(default=4 * 1024 * 1024, ge=1)
     """Maximum number of bytes to read from a body, after decompression; the rest is dropped."""
 
 
 def bearer(variable: str | None, key: str) -> dict[str, str]:
-    """Return the headers that send the API key in an environment variable; empty if `variable` is None.
+    """Return the headers that send the API key in an environment variable, or no headers if `variable` is None.
 
     Raises:
         ConfigError: the variable is not set; the error names the configuration key `key`.
@@ -168,7 +168,7 @@ class Remote:
         """POST `payload` as JSON and return the answer, parsed as JSON.
 
         Raises:
-            RemoteError: `request` raises it, or the status is not 2xx, or the answer is not JSON.
+            RemoteError: `request` raises this error, the status is not 2xx, or the answer is not JSON.
         """
         response = await self.request("POST", url, json=payload, idempotent=idempotent)
         if not response.ok:
@@ -201,7 +201,7 @@ class Remote:
             json: a body to send as JSON.
             content: a body to send unchanged.
             headers: headers in addition to those of the `Remote`.
-            idempotent: whether sending the request twice has the same effect as sending it once. If not, the request is
+            idempotent: whether sending the request twice has the same effect as sending it once. Other requests are
                 retried only if the server cannot have received it, or answers 429 or 503 with Retry-After.
 
         Raises:

@@ -24,7 +24,7 @@ class RemoteError(UnscoredError):
     Args:
         host: the service's host name and port.
         problem: the problem of the last attempt.
-        status: the last HTTP status; None if no response was received.
+        status: the last HTTP status, or None if no response was received.
         attempts: number of attempts; 0 if the request was not sent because the circuit is open.
     """
 
@@ -50,7 +50,7 @@ class Response:
     truncated: bool
     """Whether the body was longer than `max_bytes`."""
     url: str = field(repr=False)
-    """The URL that answered, after redirects; it may contain secrets."""
+    """The URL that answered, after redirects, which may contain secrets."""
 
     @property
     def ok(self) -> bool:

@@ -47,7 +47,7 @@ class Value:
     """JSON data for the trace, such as a judge's reasons, in `Trajectory.info["reward"]["notes"][<component>]`."""
     per_turn: Sequence[float] | None = None
     """The part of the value that each turn earned, one number per turn, for `algo=turn` and `algo=gigpo`. A turn's part
-    must not depend on later turns. None: the last turn earned the whole value."""
+    must not depend on later turns. If None, the last turn earned the whole value."""
 
 
 def as_value(result: Any) -> Value:
@@ -114,7 +114,7 @@ class Component(_BaseComponent):
         """Return the trajectory's value.
 
         Raises:
-            UnscoredError: this trajectory cannot be measured, so it has no score, instead of the score 0.
+            UnscoredError: the trajectory cannot be measured, so it gets no score instead of the score 0.
             ConfigError: the component cannot measure any trajectory.
         """
 

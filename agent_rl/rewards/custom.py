@@ -29,7 +29,7 @@ def configured_reward(
         max_response_tokens: see `Reward`.
 
     Raises:
-        ConfigError: `Reward` raises it, or the function cannot be loaded or called.
+        ConfigError: `Reward` raises this error, or the function cannot be loaded or called.
     """
     if not function or not function.get("path"):
         return Reward(settings, max_response_tokens=max_response_tokens)

@@ -25,8 +25,8 @@ def formulas(reward: Reward) -> dict[str, str]:
 def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, dict[str, Payment]]:
     """Compute what each typical behaviour earns, by data-source pattern.
 
-    A trajectory with the maximum number of turns is assumed to use half of the token limit, in equal parts. A weight
-    with a schedule has its final value.
+    A trajectory with the maximum number of turns is assumed to use half of the token limit, in equal parts. A scheduled
+    weight is shown with its final value.
 
     Args:
         reward: the reward; only its built-in terms, which depend only on the trajectory, are measured.

@@ -1,4 +1,4 @@
-"""The names and meanings of the metrics that this package logs; docs/reference/metrics.md is generated from them.
+"""The names and meanings of the metrics that this package logs; docs/reference/metrics.md is generated from these.
 
 Do not rename a metric: users' dashboards depend on the names.
 """

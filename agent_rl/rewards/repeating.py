@@ -1,6 +1,7 @@
 """Stores a trajectory whose scoring raised an exception in the user's code, so that it can be scored again.
 
-One file contains the trajectory and its row, another the configuration. The error shows the command that reads both.
+One file contains the trajectory and its row, and another one the configuration. The error shows the command that reads
+both.
 """
 
 from __future__ import annotations

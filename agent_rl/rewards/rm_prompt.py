@@ -19,7 +19,7 @@ COLUMN = "rm_prompt"
 
 
 def with_judge_prompt(trajectory: Trajectory, *names: str) -> Trajectory:
-    """Return the trajectory with the row's prompt for the first name with a prompt, or with the row's `rm_prompt`.
+    """Return the trajectory with the row's prompt for the first of `names` that has a prompt, or with its `rm_prompt`.
 
     Raises:
         UnscoredError: the row's `rm_prompt` is not text or messages.

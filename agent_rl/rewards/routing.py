@@ -78,7 +78,7 @@ def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.r
 
     Args:
         name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`.
-        folder: folder of a relative path; None: the working directory.
+        folder: folder of a relative path; None means the working directory.
         key: the configuration key, for the error.
 
     Raises:
@@ -107,7 +107,7 @@ def compute_score(
         solution_str: the response.
         ground_truth: the row's ground truth; its form depends on the scorer.
         extra_info: the row's `extra_info`.
-        sandbox_fusion_url: Sandbox Fusion server that runs programs; None: this machine's sandbox.
+        sandbox_fusion_url: Sandbox Fusion server that runs programs; None means this machine's sandbox.
         concurrent_semaphore: semaphore that is held while a program runs on the server.
         memory_limit_mb: memory limit of a program on the server, in MiB.
         more: other arguments that verl passes to every reward function; ignored.

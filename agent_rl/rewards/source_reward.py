@@ -37,7 +37,7 @@ class SourceReward:
 
     Attributes:
         settings, judged: see the arguments.
-        answers: the object that scores the answers; None: answers are not scored.
+        answers: the object that scores the answers; if None, answers are not scored.
         stops: whether an exception in user code stops the run.
     """
 
@@ -101,7 +101,7 @@ class Measurement:
     logged: dict[str, float] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
     per_turn: dict[str, Sequence[float]] = field(default_factory=dict)
-    """The part of each turn in a component's value, by component."""
+    """For each component, the part of its value that each turn earned."""
     error: Exception | None = None
 
     def __post_init__(self) -> None:

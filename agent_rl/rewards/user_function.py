@@ -1,4 +1,4 @@
-"""Calls a user's reward function, which may have any of these signatures.
+"""Calls a user's reward function, which may have any of the signatures below.
 
     def score(solution_str, ground_truth, extra_info): ...                     # the signature of this package's scorers
     def score(data_source, solution_str, ground_truth, extra_info=None): ...   # verl's signature
@@ -6,7 +6,7 @@
     def score(data_sources, solution_strs, ground_truths, extra_infos): ...    # a batch: lists with one item each
     async def score(...): ...
 
-Arguments are passed by keyword to parameters with these names. A function with other parameter names is called by
+Arguments are passed by keyword to parameters with the names above. A function with other parameter names is called by
 position: with the answer and the ground truth, with `extra_info` as a third argument, or with verl's four arguments.
 Any other signature is rejected when the configuration is read.
 """
@@ -98,8 +98,8 @@ class UserFunction:
 
         Args:
             arguments: the positional arguments of `__call__`.
-            threads: the executor in which the function is called; None: asyncio's default executor. A coroutine runs in
-                the event loop.
+            threads: the executor in which the function is called; None means asyncio's default executor. A coroutine
+                runs in the event loop.
             more: the keyword arguments of `__call__`.
         """
         result = await asyncio.get_running_loop().run_in_executor(threads, partial(self, *arguments, **more))
@@ -150,7 +150,7 @@ class UserFunction:
         return self(str(extra_info.get("data_source") or ""), solution_str, ground_truth, extra_info)
 
     def _order(self, parameters: Sequence[Parameter], known: Collection[str]) -> tuple[str, ...]:
-        """Return the names of the positional arguments; empty if all arguments are passed by keyword."""
+        """Return the names of the positional arguments, or none if all arguments are passed by keyword."""
         if unknown := sorted(set(self._options) - self._names) if not self._takes_any else ():
             problem = f"it does not accept {', '.join(unknown)}, which reward_kwargs sets"
             self._refuse(problem, "Remove the key from reward_kwargs, or add the parameter")
@@ -199,8 +199,8 @@ _VARIABLE = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 def scorer_info(trajectory: Trajectory) -> dict[str, Any]:
     """Build a scorer's `extra_info` from the row's `extra_info` and `reward_model`, and from numbers of the episode.
 
-    The episode's numbers override entries of the row with the same names, unless the agent is unknown: then the
-    trajectory is a request to a reward service, and its `extra_info` may contain the numbers. `num_turns` counts
+    The episode's numbers override entries of the row with the same names, unless the agent is unknown. In that case,
+    the trajectory is a request to a reward service, and its `extra_info` may contain the numbers. `num_turns` counts
     messages as verl does: the prompt, the policy's turns and the environment's answers. `executed_calls` lists the
     successful calls in order, as `{name, arguments}`. `answer_marked` is true if an agent submitted a final answer;
     otherwise the answer may be the whole response.

@@ -5,7 +5,7 @@ input ends. A worker starts on demand and stays for the next request; a worker t
 There is one worker per concurrent request. Workers inherit only the environment variables that a program needs to run,
 and no API keys. Time a worker spends waiting for a core does not count, up to twenty times a request's limit.
 
-If this process is killed, a worker exits only at its next line.
+If the process that started it is killed, a worker exits only when it reads its next line.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def bare_environment() -> dict[str, str]:
 
 
 class Workers:
-    """Processes of one command, for all threads of this process; a fork of this process starts its own workers.
+    """Processes that run one command for all threads of this process; a fork of this process starts separate workers.
 
     Args:
         what: what the workers do, for errors.
@@ -80,7 +80,7 @@ class Workers:
         Args:
             request: the request.
             timeout_s: time limit for the whole answer, in seconds.
-            may_be_kept: whether the worker can be reused after this answer; None: always.
+            may_be_kept: whether the worker can be reused after this answer; None means always.
 
         Raises:
             WorkerTimeout: the worker did not answer in time.
@@ -156,7 +156,7 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
                 if own_s >= timeout_s:
                     raise WorkerTimeout(f"no answer within {timeout_s:g} s")
                 if elapsed_s >= PATIENCE * timeout_s:
-                    raise UnscoredError(f"the machine is too busy: a process got {own_s:.3g} s of its {timeout_s:g} s")
+                    raise UnscoredError(f"the machine is too busy: a process ran {own_s:.3g} s of its {timeout_s:g} s")
                 deadline = time.monotonic() + max(_LOOK_S, timeout_s - own_s)
             for key, _ in selector.select(deadline - time.monotonic()):
                 if key.fileobj is process.stdin:

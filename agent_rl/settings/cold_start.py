@@ -17,7 +17,7 @@ class SmallModelSettings(Section):
     hidden: int = Field(default=64, ge=2)
     """Width of the hidden states."""
     layers: int = Field(default=2, ge=1)
-    """Number of transformer blocks. A model needs at least two to learn to copy."""
+    """Number of transformer blocks. A model needs at least two layers to learn to copy."""
     heads: int = Field(default=4, ge=1)
     """Number of attention heads."""
     init_std: float = Field(default=0.1, gt=0)
@@ -32,7 +32,7 @@ class ColdStartStage(Section):
     steps: int = Field(ge=1)
     """Number of optimizer steps."""
     lr: float = Field(default=3e-3, gt=0)
-    """Peak learning rate, which is reached after 30 steps of warm-up. A cosine decay then lowers it to a fiftieth."""
+    """Peak learning rate, which is reached after 30 steps of warm-up. It then falls to a fiftieth (cosine decay)."""
 
 
 class ColdStartSettings(Section):

@@ -42,7 +42,7 @@ class StageSettings(Section):
     difficulty: tuple[float, float] | None = None
     """Lowest and highest `extra_info.difficulty` of the rows to draw. Null means all rows."""
     weights: Weights | None = None
-    """Weights that replace `agent_rl.data.weights` during the stage. Null means that they stay unchanged."""
+    """Weights that replace `agent_rl.data.weights` during the stage. Null means no change."""
 
 
 class DropSettings(Section):
@@ -76,8 +76,8 @@ class DataSettings(Section):
     """Share of draws for each `data_source` (shell wildcards are allowed), or a list with one share per file in
     `data.train_files`. A share of 0 draws no rows. If empty, shares are proportional to the numbers of rows."""
     temperature: float | None = Field(default=None, ge=1)
-    """Alternative to `weights` that makes shares proportional to rows^(1/temperature). With 1, they are proportional to
-    the numbers of rows; values above 1 make them more equal."""
+    """Alternative to `weights` that makes shares proportional to rows^(1/temperature). With 1, shares are proportional
+    to the numbers of rows; values above 1 make them more equal."""
     order: Literal["file", "shuffled", "difficulty"] | None = None
     """The order of rows within a pass through a source: as in the files, shuffled by `data.seed`, or by
     `extra_info.difficulty`, with the easiest first. Null means `shuffled`, or `file` if `data.shuffle=false`."""
@@ -91,7 +91,7 @@ class DataSettings(Section):
     drop: DropSettings | None = None
     """Rules for dropping rows that are always or never solved. Null means that no row is dropped."""
     replay: ReplaySettings | None = None
-    """Rules for drawing failed rows once more. Null means that they are not drawn again in the same pass."""
+    """Rules for drawing failed rows once more. Null means that failed rows are not drawn again in the same pass."""
 
     @model_validator(mode="after")
     def _fits(self) -> DataSettings:

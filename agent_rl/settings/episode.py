@@ -40,7 +40,7 @@ class FinalTurnSettings(Section):
 
 
 class ThinkingSettings(Section):
-    """Settings for `<think>` blocks. A format never reads them."""
+    """Settings for `<think>` blocks, which a format never reads."""
 
     history: Literal["keep", "template"] = "keep"
     """`keep`: the context keeps all sampled tokens. `template`: if the chat template drops thoughts of earlier
@@ -86,9 +86,9 @@ class RunSettings(Section):
     """What `agent-rl train` shows. `panel`: a live panel. `lines`: one line per step. `verl`: every line of the log.
     Null means the panel in a terminal, and lines elsewhere or if `TERM` is `dumb` or `NO_COLOR` is set."""
     log_probs_every: int = Field(default=10, ge=1)
-    """Interval in steps between passes that compute log-probs before the update. It applies to runs that could use the
-    log-probs of the update itself, because they have one update per batch and neither a KL penalty in the reward nor a
-    correction. Such a pass measures `actor/entropy` and differences between the engine and the trainer."""
+    """Interval in steps between passes that compute log-probs before the update. The setting applies to runs that could
+    use the log-probs of the update itself, because they have one update per batch and neither a KL penalty in the
+    reward nor a correction. The pass measures `actor/entropy` and differences between the engine and the trainer."""
     weight_sync_timeout_s: float = Field(default=1800.0, gt=0)
     """Seconds after which a transfer of weights to the engine counts as a deadlock and ends the run. A transfer usually
     takes less than a minute."""

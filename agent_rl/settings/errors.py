@@ -68,7 +68,7 @@ class Place:
     key: str = ""
     """The key as messages show it, for example `agent_rl.budget.max_seconds` or `tools[0] (search).config`."""
     file: Path | None = None
-    """The YAML file with the value; None: the value came from elsewhere, or the key alone locates it."""
+    """The YAML file with the value; None means that the value came from elsewhere, or the key alone locates it."""
     path: tuple[str | int, ...] = ()
     """Keys and list positions from the top of the file."""
 
@@ -132,7 +132,7 @@ class _Problem:
     Attributes:
         part: the last key or list position.
         models: the models that may have the key `part`.
-        field: the field of that key; None: the key is unknown, or belongs to a mapping with free keys.
+        field: the field of that key; None means that the key is unknown, or belongs to a mapping with free keys.
     """
 
     def __init__(self, details: Mapping[str, Any], model: type[BaseModel], data: Any, place: Place) -> None:
@@ -174,7 +174,7 @@ class _Problem:
 
     @property
     def _example(self) -> str:
-        """An example value from the field's declaration; empty if the field declares no example."""
+        """An example value from the field's declaration, or "" if the field declares none."""
         return str(self.field.examples[0]) if self.field is not None and self.field.examples else ""
 
     def _remedy(self, alternatives: Sequence[_Problem]) -> str:
@@ -195,7 +195,7 @@ class _Problem:
 
 
 def _models(kind: Any) -> list[type[BaseModel]]:
-    """Return the models in a type, including those of alternatives, items and values."""
+    """Return the models in a type, including the models of alternatives, items and values."""
     if get_origin(kind) is None and isinstance(kind, type) and issubclass(kind, BaseModel):
         return [kind]
     return [model for argument in get_args(kind) for model in _models(argument)]

@@ -14,12 +14,12 @@ class GatewaySettings(Section):
     command: str | None = None
     """Shell command of the program, for example `python my_agent.py`."""
     function: str | None = None
-    """Python function `file.py:run` or `package.module.run`, which is called with the row, the base URL and the key."""
+    """Python function `file.py:run` or `package.module.run`, which is called with the row, the base URL and the key. A
+    process imports it once and calls it in a fork for each episode."""
     python: str | None = None
-    """Interpreter, from a virtual environment, of a process that imports `function` and runs it in forks. Null means
-    that `function` runs in the agent-loop worker."""
+    """Interpreter of that process, from a virtual environment. Null means the interpreter of the run."""
     url: str | None = None
-    """HTTP endpoint that runs the agent. It gets a POST request with `row`, `base_url` and `api_key`."""
+    """HTTP endpoint that runs the agent. The endpoint gets a POST request with `row`, `base_url` and `api_key`."""
     models: list[str] = Field(default_factory=list)
     """Names of models whose turns are trained. Requests for other models are answered, but not trained. An empty list
     means the name in the first request of each episode."""

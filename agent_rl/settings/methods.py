@@ -72,7 +72,7 @@ def _mismatch(owner: type, name: str, function: Callable[..., Any], base: Callab
 
 
 def _similar(name: str, base: type) -> str | None:
-    """Return the base's method whose name is similar to that of a user's public method, or None."""
+    """Return the base's method whose name is similar to a user's public method, or None."""
     known = (method for cls in base.__mro__[:-1] for method, _ in _functions(cls) if not method.startswith("_"))
     plain = {method.replace("_", ""): method for method in known}
     matches = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=SIMILAR)

@@ -25,7 +25,7 @@ from agent_rl.settings.free_sections import is_free
 from agent_rl.trajectory.run_files import leaves
 
 RUN = "AGENT_RL_RUN"
-"""Environment variable that all processes of a launcher's run inherit: their command lines have been changed."""
+"""Environment variable that tells a run's processes that the launcher has already changed their command lines."""
 
 TABLE = Path(__file__).with_suffix(".yaml")
 _ARGUMENT = re.compile(r"\+{0,2}(?P<key>(--|\$)?[A-Za-z_][^=\s]*)=.*", re.DOTALL)
@@ -37,40 +37,40 @@ _KEPT = object()
 class OldKey:
     """A row of the table.
 
-    `*` at the end of `old` matches all keys under it, and in `new` and `write` stands for the match. `=` at the end of
-    `new` stands for the last part of the old key.
+    `*` at the end of `old` matches all keys under it, and in `new` and `write` it is replaced by the match. `=` at the
+    end of `new` stands for the last part of the old key.
     """
 
     old: str
     kind: Literal["moved", "different", "gone", "unread"]
     """`unread`: a current key that a run does not read; a line reports it, and nothing changes."""
     why: str
-    """The reason in one line, for messages."""
+    """The reason, in one line that messages show."""
     new: str | None = None
-    """The current key with this meaning. If a `moved` row has no `new`, the old key is dropped, because it is no longer
-    needed."""
+    """The current key with the same meaning. If a `moved` row has no `new`, the old key is dropped, because it is no
+    longer needed."""
     write: str = ""
-    """The remedy for a rejected key, in which `{value}` stands for its value; empty: `new={value}`."""
+    """The remedy for a rejected key, in which `{value}` stands for its value; empty means `new={value}`."""
     when: str | None = None
     """Pattern that the whole value must match, ignoring case, for the row to apply."""
     default: str | None = None
     """verl's default, as written on the command line; the row does not apply to this value."""
     unless: Mapping[str, Any] = field(default_factory=dict)
-    """Other keys of the composed configuration; the row does not apply if one of them has this value."""
+    """Other keys of the composed configuration; the row does not apply if a key has the given value."""
     only_with: Mapping[str, Any] = field(default_factory=dict)
-    """Other keys of the composed configuration; the row applies only if all have these values (a list: any of them)."""
+    """Other keys of the composed configuration; the row applies only if each key has its value, or one of a list."""
     values: Mapping[str, str] = field(default_factory=dict)
     """The new value of each old value, for a moved key whose values were also renamed."""
     reset: Any = _KEPT
-    """Value that the old key of a moved row gets in the composed configuration; by default the key is removed."""
+    """Value that the old key of a moved row gets in the composed configuration; by default, the old key is removed."""
     command: str | None = None
     """`train` or `eval`: the only `agent-rl` command to which the row applies."""
     section: str = ""
-    """The row's heading in the table."""
+    """The heading above the row in the table."""
 
     @property
     def depends(self) -> bool:
-        """Whether the row applies only to a composed configuration: it depends on other keys or changes nothing."""
+        """Whether the row applies only to a composed configuration (it depends on other keys, or changes nothing)."""
         return bool(self.unless or self.only_with) or self.kind == "unread"
 
     def match(self, key: str, text: str) -> str | None:
@@ -98,7 +98,7 @@ class OldKey:
         )
 
     def renamed(self, key: str, rest: str) -> str:
-        """Return the new name of a key whose `*` stands for `rest`; empty if the row has no new name."""
+        """Return the new name of a key whose `*` stands for `rest`, or "" if the row has no new name."""
         new = (self.new or "").replace("*", rest)
         return new[:-1] + key.rpartition(".")[2] if new.endswith("=") else new
 
@@ -119,7 +119,7 @@ def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[
 
     Args:
         arguments: hydra overrides and options.
-        command: the `agent-rl` command, for rows limited to it; empty: verl's command line.
+        command: the `agent-rl` command, for rows limited to it; empty means verl's command line.
 
     Returns:
         The arguments, and one line per changed argument.
@@ -226,7 +226,7 @@ def _decide(place: Place, key: str, text: str, config: Any = None, command: str 
         place: the key's location, for errors and notes.
         key: the key as the user wrote it.
         text: the value, as written on the command line.
-        config: the composed configuration, for rows that depend on other keys; None: those rows are skipped.
+        config: the composed configuration, for rows that depend on other keys; if None, those rows are skipped.
         command: the `agent-rl` command, for rows limited to it.
 
     Raises:

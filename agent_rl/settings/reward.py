@@ -28,7 +28,7 @@ class _NamedTermSettings(TermSettings):
     """A component that every reward logs, and that counts towards the total if any of its keys is set."""
 
     weight: float | Schedule = 0.0
-    """Factor of the value in the total, or 0 to only log it. The default is 1 if another key here is set."""
+    """Factor of the value in the total, or 0 to only log it. The default is 1 if another key of this section is set."""
     _counted: ClassVar[float] = 1.0
 
     @model_validator(mode="before")
@@ -121,8 +121,8 @@ class RewardSettings(Section):
     """The components of the trajectory reward, and how they make up the total."""
 
     combine: str = "sum"
-    """`sum` of weight times value, or your own function (`package.module.function` or `file.py:function`) of (values,
-    weights, trajectory)."""
+    """the `sum` of weights times values, or your own function (`package.module.function` or `file.py:function`) of
+    (values, weights, trajectory)."""
     correctness: CorrectnessSettings = CorrectnessSettings()
     efficiency: EfficiencySettings = EfficiencySettings()
     format: FormatSettings = FormatSettings()
@@ -135,10 +135,10 @@ class RewardSettings(Section):
     per_data_source: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Keys of this section that differ for a data source. Shell wildcards are allowed, and the first match applies."""
     max_unscored_share: float = Field(default=0.5, ge=0, le=1)
-    """Share of a step's trajectories that may be unscored. Above this share, the run stops. With 1, it never stops."""
+    """Share of a step's trajectories that may be unscored. The run stops above this share, and never stops with 1."""
     on_error: Literal["stop", "unscored"] = "stop"
-    """What an exception in a scorer, a component or `combine` does. `stop`: the run stops and shows the line in your
-    file. `unscored`: the trajectory gets no score, as after `UnscoredError`, timeouts and failed connections."""
+    """The effect of an exception in a scorer, a component or `combine`. `stop`: the run stops and shows the line in
+    your file. `unscored`: the trajectory gets no score, as after `UnscoredError`, timeouts and failed connections."""
     models: dict[ServedModelName, ServedModelSettings] = Field(default_factory=dict)
     """Reward models that the run itself serves, by name."""
 

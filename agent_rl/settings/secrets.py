@@ -91,7 +91,7 @@ class Secrets:
         self._pattern = re.compile("|".join(map(re.escape, self._forms)), re.IGNORECASE) if self._forms else None
 
     def hide(self, text: str, *, cut: bool = False) -> str:
-        """Return `text` without the secrets; if it was `cut`, also without a partial secret at its end."""
+        """Return `text` without the secrets; if it was `cut`, remove a partial secret at its end too."""
         if self._pattern is None:
             return text
         text = self._pattern.sub(lambda _: self._mark, text)
@@ -119,7 +119,7 @@ class Redactor:
         self._secrets = Secrets(secrets, _REDACTED)
 
     def __call__(self, value: Any, depth: int = 0) -> Any:
-        """Return the copy; a value that is neither JSON nor numpy's becomes its text."""
+        """Return the copy; a value that is neither JSON nor from numpy becomes text."""
         if isinstance(value, str):
             return _KEY_LIKE.sub(_without_key, self._secrets.hide(str.__str__(value)))
         if value is None or isinstance(value, bool | int | float):
@@ -160,7 +160,7 @@ def _without_key(match: re.Match[str]) -> str:
 
 
 def _overlap(text: str, form: str) -> int:
-    """Return how many characters at the end of `text` begin `form`; 0 if they are too few to reveal anything."""
+    """Return how many characters at the end of `text` begin `form`, or 0 if they are too few to reveal anything."""
     longest = min(len(form) - 1, len(text))
     tail = text[len(text) - longest :].lower()
     return next((n for n in range(longest, SHORTEST_SECRET - 1, -1) if tail[longest - n :] == form[:n].lower()), 0)

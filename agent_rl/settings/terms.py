@@ -58,7 +58,7 @@ class Schedule(Section):
         return self
 
     def at(self, step: int | None) -> float:
-        """Return the weight at a training step; None: the final weight."""
+        """Return the weight at a training step; None means the final weight."""
         if step is None or step >= self.to_step:
             return self.end
         share = max(0.0, (step - self.from_step) / (self.to_step - self.from_step))

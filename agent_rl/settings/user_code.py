@@ -2,9 +2,9 @@
 
 - `UnscoredError`, a timeout or a failed connection is an outage (`is_outage`). The trajectory is unscored.
 - A `FatalError` stops the run.
-- Any other exception is a bug in the user's code and never reduces the policy's reward. It becomes a `UserCodeError`,
-  with the line of the user's file where it happened. In the middle of an episode, it becomes a `BrokenCallError`: the
-  trajectory is unscored, and `RepeatedBugs` stops the run if the bug happens too often.
+- Any other exception is a bug in the user's code and never reduces the policy's reward. The bug becomes a
+  `UserCodeError` with the line of the user's file, or in the middle of an episode a `BrokenCallError`: the trajectory
+  is unscored, and `RepeatedBugs` stops the run if the bug happens too often.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class UserCodeError(FatalError):
 
     @classmethod
     def of(cls, what: str, error: BaseException, remedy: str = "", code: Any = None) -> UserCodeError:
-        """Make the error for an exception of the user's code, which becomes its cause.
+        """Make an error whose cause is the exception that the user's code raised.
 
         Args:
             what: see `UserCodeError`.
@@ -116,7 +116,7 @@ class RepeatedBugs:
             text: the error's message.
 
         Raises:
-            FatalError: this is the eighth occurrence of the bug.
+            FatalError: the bug has occurred for the eighth time.
         """
         self._counts[bug] += 1
         if self._counts[bug] >= MAX_REPEATS:
@@ -156,7 +156,7 @@ def sort_out(what: str, error: Exception, *, stops: bool = True, remedy: str = "
 def is_outage(error: BaseException) -> bool:
     """Whether the infrastructure failed: `UnscoredError`, a timeout, a failed connection, or status 429 or 5xx.
 
-    The connection errors of common HTTP libraries count, regardless of their base class.
+    Connection errors of common HTTP libraries are outages, regardless of their base class.
     """
     if isinstance(error, UnscoredError | TimeoutError | ConnectionError):
         return True
@@ -168,7 +168,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def place_of(error: BaseException, code: Any = None) -> str:
-    """Return `file:line` of the innermost line in the user's files; if they have no such line, of the innermost line.
+    """Return `file:line` of the innermost line in the user's files; if there is none, of any file.
 
     Args:
         error: the exception.
@@ -192,7 +192,7 @@ def defined_at(code: Any) -> str:
 
 
 def is_users(code: Any) -> bool:
-    """Whether a function or class is the user's own: neither installed nor part of agent_rl."""
+    """Whether a function or class is the user's, and neither installed nor part of agent_rl."""
     try:
         return not str(inspect.getsourcefile(inspect.unwrap(code))).startswith(_NOT_THE_USERS)
     except TypeError:  # compiled, or defined at run time

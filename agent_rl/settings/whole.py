@@ -1,7 +1,7 @@
 """The whole `agent_rl:` section of a hydra configuration, as typed settings.
 
 Every key has a default, so the section may be absent. An unknown key or a value of the wrong type is a `ConfigError`
-that names the full key and the nearest known name. The section has no settings for which verl has a key:
+that names the full key and the nearest known name. The section repeats no key of verl:
 `actor_rollout_ref.rollout.multi_turn.max_assistant_turns` limits turns, `data.max_response_length` limits tokens, and
 `actor_rollout_ref.rollout.multi_turn.tool_config_path` is the tool file.
 """
@@ -51,7 +51,7 @@ class AgentRLSettings(Section):
     data: DataSettings = DataSettings()
     environments: dict[str, str] = Field(default_factory=dict)
     """Classes of tasks, by name: `file.py`, `file.py:Class` or `package.module.Class`. A row's `extra_info.environment`
-    selects one of them."""
+    selects an environment for the row."""
     final_turn: FinalTurnSettings = FinalTurnSettings()
     folding: FoldingSettings = FoldingSettings()
     gateway: GatewaySettings = GatewaySettings()
@@ -59,8 +59,8 @@ class AgentRLSettings(Section):
     hooks: str | None = None
     """Subclass of `agent_rl.agents.episode.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
     mask_overlong: bool = False
-    """Exclude trajectories that ran out of tokens (`max_tokens`) from the loss, as DAPO's overlong filtering does.
-    The rewards of such trajectories still count in their groups."""
+    """Exclude trajectories that ran out of tokens (`max_tokens`) from the loss, as DAPO's overlong filtering does. The
+    rewards of these trajectories still count in their groups."""
     mask_void: Literal["none", "turn", "trajectory"] = "none"
     """What to exclude from the loss if a turn has neither call nor answer, because it is malformed or the token budget
     cut it off. `turn`: only that turn. `trajectory`: all turns of the trajectory."""
@@ -82,7 +82,7 @@ class AgentRLSettings(Section):
         """Read the section from a whole trainer configuration (a mapping or an omegaconf DictConfig).
 
         Args:
-            config: the configuration; None: the defaults.
+            config: the configuration; None means the defaults.
             file: the YAML file with the section, if known; errors name its lines.
 
         Raises:

@@ -48,17 +48,17 @@ def yaml_errors(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         nearest = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
-        raise ConfigError(str(path), "no such file", nearest) from None
+        raise ConfigError(str(path), "there is no such file", nearest) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         file = path if mark is None or mark.name.startswith("<") else mark.name
         place = str(file) if mark is None else f"{file}:{mark.line + 1}:{mark.column + 1}"
         problem = ", ".join(filter(None, [error.problem, error.context]))
-        raise ConfigError(place, f"not YAML: {problem}", "Fix the syntax there or in the line above") from error
+        raise ConfigError(place, f"invalid YAML: {problem}", "Fix the syntax there or in the line above") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), f"not YAML: {error}", "Save it as UTF-8 text") from error
+        raise ConfigError(str(path), f"invalid YAML: {error}", "Save it as UTF-8 text") from error
     except (OSError, TypeError) as error:  # unreadable, or (from omegaconf) neither a mapping nor a list at the top
-        raise ConfigError(str(path), f"cannot be read: {error}", "Pass a readable YAML file") from error
+        raise ConfigError(str(path), f"it cannot be read: {error}", "Pass a readable YAML file") from error
 
 
 def parts_of(key: str) -> list[str]:
@@ -73,7 +73,7 @@ def located(path: Path, keys: Sequence[str | int], key: str | None) -> str:
 
 
 def line_of(path: Path, keys: Sequence[str | int]) -> int | None:
-    """Return the line of the innermost of these nested keys and positions that the file has, or None."""
+    """Return the line of the innermost nested key or position that the file contains, or None."""
     try:
         node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except (OSError, ValueError, yaml.YAMLError):

@@ -1,7 +1,7 @@
 """Checks a tool's JSON schema once, then coerces and validates the arguments of its calls.
 
 Coercion never loses information: `"3"` becomes 3 where the schema says integer, but `"3.7"` stays text. A value that
-already has an allowed type is never touched.
+already has an allowed type is never changed.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def schema_problem(parameters: Any) -> tuple[str, str] | None:
 def full_schema(parameters: Any) -> Any:
     """Return the JSON schema for a mapping of each argument to its type, `{query: string, top_k: {type: integer}}`.
 
-    Every argument is required, unless it has a default or `required: false`. A schema, or a value that is neither, is
-    returned unchanged.
+    Every argument is required, unless it has a default or `required: false`. A JSON schema, or a value of another kind,
+    is returned unchanged.
     """
     if not isinstance(parameters, Mapping) or not parameters or "properties" in parameters:
         return parameters
@@ -109,7 +109,7 @@ def full_schema(parameters: Any) -> Any:
 
 
 def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Return a copy of a JSON schema with `change` applied to each schema in it, the innermost first."""
+    """Return a copy of a JSON schema with `change` applied to each schema in it, starting with the innermost."""
     if isinstance(schema, list):
         return [rewritten(part, change) for part in schema]
     if not isinstance(schema, Mapping):
@@ -124,7 +124,7 @@ def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -
 
 
 async def checked(name: str, validator: Validator, arguments: Any, limit_s: float) -> dict[str, Any]:
-    """Check the arguments of a call without blocking other trajectories, see `check_arguments`.
+    """Check the arguments of a call without blocking other trajectories; see `check_arguments`.
 
     Large arguments and slow checks are moved to a thread.
 
@@ -135,7 +135,7 @@ async def checked(name: str, validator: Validator, arguments: Any, limit_s: floa
         limit_s: time limit of one call of the tool, in seconds.
 
     Raises:
-        InvalidArgumentsError: an argument is wrong; the text names it and what was expected.
+        InvalidArgumentsError: an argument is wrong; the text names the argument and the expected value.
         ToolTimeoutError: the check takes too long.
     """
     limit_s = min(limit_s, CHECK_S)
@@ -172,7 +172,7 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
         arguments: the policy's arguments. The trajectory keeps the arguments, so a tool gets a copy that it may change.
 
     Raises:
-        InvalidArgumentsError: an argument is wrong; the text names it and what was expected.
+        InvalidArgumentsError: an argument is wrong; the text names the argument and the expected value.
     """
     schema: Any = validator.schema
     checked: dict[str, Any] = coerce(schema, copy.deepcopy(arguments))
@@ -198,7 +198,7 @@ def coerce(schema: Any, value: Any) -> Any:
 
 
 def json_types(schema: Any) -> list[str]:
-    """Return the JSON types that a schema allows, alternatives included; empty if it does not restrict the type."""
+    """Return the JSON types that a schema allows, alternatives included, or no types if it does not restrict them."""
     if not isinstance(schema, Mapping):
         return []
     if kinds := schema.get("type"):

@@ -1,6 +1,6 @@
 """The contract that every tool fulfils.
 
-A tool is a class that contains its schema; an instance lives for one trajectory and keeps that trajectory's state:
+A tool is a class that contains its schema; an instance exists for one trajectory and keeps its state:
 
     class Dice(Tool):
         name = "dice"
@@ -14,8 +14,8 @@ A tool is a class that contains its schema; an instance lives for one trajectory
         async def call(self, arguments):
             return str(random.randint(1, arguments["sides"]))
 
-The contract does not promise isolation: a tool runs inside the rollout worker. Code that a model
-wrote belongs in `agent_rl.sandbox`.
+The contract does not promise isolation, because a tool runs inside the rollout worker. Code that a model wrote belongs
+in `agent_rl.sandbox`.
 """
 
 from __future__ import annotations
@@ -75,24 +75,24 @@ class Tool(ABC):
     Config: ClassVar[type[BaseModel] | None] = None
     """Model that validates `config` when the file is loaded; the result is `settings`. None: any keys are allowed."""
     timeout_s: ClassVar[float | None] = None
-    """Seconds that one call may take; None: the run's default."""
+    """Seconds that one call may take; None means the run's default."""
     max_concurrency: ClassVar[int | None] = None
-    """Maximum number of concurrent calls in one worker process, unless the tool's entry sets it; None: no limit."""
+    """Maximum number of concurrent calls in one worker process, unless the entry sets it; None means no limit."""
     idempotent: ClassVar[bool] = False
-    """Whether sending a call twice has the same effect as sending it once. Only such a tool is retried after an
+    """Whether sending a call twice has the same effect as sending it once. Only an idempotent tool is retried after an
     infrastructure failure."""
     retries: ClassVar[int] = 2
-    """Number of retries of an idempotent tool's call, unless its entry sets it; 0 if the tool itself retries."""
+    """Number of retries of an idempotent tool's call, unless its entry sets it, or 0 if the tool itself retries."""
     reusable: ClassVar[bool] = False
     """Whether the same arguments always give the same text, regardless of earlier calls: a pure function, or a search
-    in fixed data. Only then are results reused instead of calling again; the tool's entry can override this."""
+    in fixed data. Results are reused only if this is true; the tool's entry can override the value."""
     in_order: ClassVar[bool] = False
     """Whether the calls in one turn run one after another, in order, if one of them calls this tool."""
     outside: ClassVar[bool] = False
     """Whether a call reaches the outside, such as a service. `agent-rl fork` repeats such a recorded call only if the
     tool's entry has `reusable: true`; the same applies to any tool whose `config` has a `url`."""
     answers: ClassVar[bool] = False
-    """Whether a call submits the final answer: it also runs in an episode's last turn, and no budget counts it."""
+    """Whether a call submits the final answer; such a call also runs in the last turn, and no budget counts it."""
 
     scope: TrajectoryScope
     """Resources shared by the tools of this trajectory; set before `start`."""
@@ -116,8 +116,8 @@ class Tool(ABC):
     def call(self, arguments: dict[str, Any]) -> str | ToolOutput | Awaitable[str | ToolOutput]:
         """Answer one call; `arguments` match `parameters`.
 
-        Define it with `async def`, or with a plain `def`, which runs in a separate thread, so that it cannot block
-        other trajectories. Calls in one turn may overlap: a tool whose state does not allow this must take a lock.
+        Define `call` with `async def`, or with a plain `def`, which runs in a separate thread, so that it cannot block
+        other trajectories. Calls in one turn may overlap, so a tool whose state does not allow this must take a lock.
 
         Raises:
             ToolError: the tool cannot do what was asked; the policy reads the text.
@@ -138,7 +138,7 @@ class TrajectoryScope:
     """Resources that several tools of one trajectory share, such as a connection, each under a key.
 
     A resource is opened at its first use, and closed once when the trajectory ends, in the reverse order of opening.
-    Opening and closing may happen in different tasks; a context manager that cannot handle that needs its own task.
+    Different tasks may open and close a resource; a context manager that does not allow this needs a separate task.
     """
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ def declared_functions(value: Any) -> list[ToolSpec]:
     """Return the specs of a row's functions.
 
     Args:
-        value: `extra_info.functions`, a list of `{name, description, parameters}` or its JSON; None: no functions.
+        value: `extra_info.functions`, a list of `{name, description, parameters}` or its JSON; None means no functions.
 
     Raises:
         ConfigError: `value` has another form, or a schema cannot be used.

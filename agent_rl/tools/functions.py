@@ -3,7 +3,7 @@
 The schema comes from the type hints, which are required, and from the docstring: the text before its first section is
 the description, and its `Args` section describes the arguments. An `async def` function is awaited; a plain function
 runs in a thread. A function returns text, data that the policy reads as JSON, a `ToolOutput`, or, as in verl, a tuple
-of one of these with a reward and metrics. A function keeps no state for a trajectory; write a class for that.
+of one of these with a reward and metrics. Functions keep no state for a trajectory; a tool with state must be a class.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def converted(model: type[BaseModel] | None, arguments: dict[str, Any]) -> dict[
     """Convert the arguments to the types of the hints, such as text to a date or a mapping to an object.
 
     Args:
-        model: the model of the arguments; None: the arguments do not change.
+        model: the model of the arguments; if None, the arguments do not change.
         arguments: the arguments of a call.
 
     Raises:
@@ -142,7 +142,7 @@ def file_of(name: str, folder: Path | None) -> str:
 
 @cache
 def _function(name: str) -> tuple[Callable[..., Any], type[BaseModel] | None]:
-    """Return the function and the model of its arguments; None instead of a model if the hints give no schema."""
+    """Return the function and the model of its arguments, or None as the model if the hints give no schema."""
     function = find_object(name, Place("function"))
     try:
         return function, argument_model(function, {})
@@ -180,7 +180,7 @@ def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> ty
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return a docstring's text before its sections, and each argument's description, in Google's form or reST's."""
+    """Return a docstring's text before its sections, and each argument's description, in Google's or reST's form."""
     text: list[str] = []
     about: dict[str, str] = {}
     section, last = "", ""
@@ -221,7 +221,7 @@ def as_output(result: Any) -> ToolOutput:
         output.metrics |= metrics or {}
         return output
     if result is None:
-        raise TypeError("the function returned None; it must return text for the policy")
+        raise TypeError("the function returned None, but it must return text for the policy")
     if isinstance(result, ToolOutput):
         return result
     if type(result).__name__ == "ToolResponse":  # verl's

@@ -7,7 +7,7 @@ A call takes these steps: its arguments are checked (in a thread with a time lim
 equal call is taken from the cache, if the tool uses a cache; the call waits in a queue, if the tool limits concurrency;
 then its time starts and it runs, with retries if the tool allows them. The result is then cut to the limit.
 
-A thread cannot be stopped. A plain `def` call that exceeds its limit is abandoned: its daemon thread continues until it
+A thread cannot be stopped. A plain `def` call that exceeds its limit is abandoned. Its daemon thread continues until it
 returns or the process exits, and no longer counts towards the tool's concurrency. An `async def` call that never awaits
 blocks the event loop.
 """
@@ -56,8 +56,8 @@ logger = logging.getLogger(__name__)
 class ToolSession:
     """The tools of one trajectory; use it as an async context manager.
 
-    A tool's instance is created and started at its first call, and closed once when the session ends, however it ends.
-    If a tool cannot start, all its calls in this trajectory get that error, unless the failure was transient and the
+    A tool's instance is created and started at its first call, and closed once when the session ends for any reason. If
+    a tool cannot start, all its calls in this trajectory return that error, unless the failure was transient and the
     tool has retries.
 
     Args:
@@ -65,9 +65,9 @@ class ToolSession:
         tools_kwargs: the row's `extra_info.tools_kwargs`: tool name -> `{"create_kwargs": {...}}`.
         default_timeout_s: time limit of one call including its tool's start, and of closing a tool, in seconds; for
             tools without their own limit.
-        max_parallel_calls: number of calls of one turn that run; the other calls are skipped. None: all calls run.
-        result_limit: limits on the part of a result that the policy sees. None: no limits.
-        settings: the `agent_rl.tools` section; `cache_path`, `on_error` and `reuse_results` are read. None: its
+        max_parallel_calls: number of calls of one turn that run; the other calls are skipped. If None, all calls run.
+        result_limit: limits on the part of a result that the policy sees. None means no limits.
+        settings: the `agent_rl.tools` section; `cache_path`, `on_error` and `reuse_results` are read. None means its
             defaults, but without reuse of results.
         shared: resources that the tools find in their `scope`, by key; the caller closes them.
 
@@ -151,7 +151,7 @@ class ToolSession:
         Raises:
             UnscoredError: a tool's infrastructure failed.
             BrokenCallError: a tool has a bug.
-            FatalError: a tool raised it.
+            FatalError: a tool raised this error.
         """
         if not self._open:
             raise RuntimeError("ToolSession.run is used outside of `async with`")

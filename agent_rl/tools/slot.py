@@ -41,7 +41,7 @@ class Slot:
         limit_s: time limit of one call, and of closing, in seconds.
         scope: resources that the trajectory's tools share.
         create_kwargs: the row's values for this tool.
-        cache: cache of the tool's results; None: every call is executed.
+        cache: cache of the tool's results; if None, every call is executed.
     """
 
     def __init__(

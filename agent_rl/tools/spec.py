@@ -37,15 +37,15 @@ class ToolSpec:
     cls: type
     config: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
-    """Maximum number of seconds for one call; None: the session's default."""
+    """Maximum number of seconds for one call; None means the session's default."""
     max_concurrency: int | None = None
-    """Maximum number of concurrent calls in one worker process, over all trajectories; None: no limit."""
+    """Maximum number of concurrent calls in one worker process, over all trajectories; None means no limit."""
     retries: int = 0
     """Number of retries of a call after an infrastructure failure, within its time limit."""
     cache: CacheScope = "off"
     """Where equal calls share a result: nowhere, in one trajectory, or in all trajectories of a worker process."""
     reusable: bool | None = None
-    """Whether the same arguments always give the same text, regardless of earlier calls; None: the class's value."""
+    """Whether equal arguments always give the same text, regardless of earlier calls; None means the class's value."""
 
     def __post_init__(self) -> None:
         name = self.cls.__qualname__
@@ -122,7 +122,7 @@ class ToolSpec:
 
 
 class Toolset(ABC):
-    """One YAML entry that defines several tools, such as the tools of a server; never instantiated.
+    """One YAML entry that defines several tools, such as the tools of a server, and is never instantiated.
 
         class Dice(Toolset):
             name = "dice"

@@ -1,7 +1,7 @@
 """Cuts a result for the policy: keeps its head, its tail or both, and notes how many characters were cut.
 
-A token limit covers the result's text and the note, as counted by the tokenizer, but not what the chat template
-adds around them. Cuts fall between characters, never inside one.
+A token limit covers the result's text and the note, as counted by the tokenizer, but not what the chat template adds
+around them. A text is cut between characters, never inside a character.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ResultLimit:
     tokenizer: Any = None
     """transformers' tokenizer of the model."""
     side: TruncateSide = "middle"
-    """The part that is cut, as in verl's `tool_response_truncate_side`: `left` keeps the end, `right` the start."""
+    """The part to cut, as in verl's `tool_response_truncate_side`: `left` keeps the end, `right` keeps the start."""
 
     def __post_init__(self) -> None:
         if self.side not in _SIDES:
@@ -48,7 +48,7 @@ def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
 
     Args:
         text: the tool's result.
-        limit: characters to keep; None: all.
+        limit: characters to keep; None means all.
         side: the part that is cut: `left` keeps the end, `right` keeps the start, `middle` keeps both, as in verl.
     """
     if limit is None or len(text) <= limit:
@@ -102,7 +102,7 @@ def _shares(limit: int, side: TruncateSide) -> tuple[int, int]:
 
 
 def _characters(tokenizer: Any, ids: list[int]) -> int:
-    """Estimate how many whole characters the tokens contain; the caller counts the tokens of its cut."""
+    """Estimate how many whole characters the tokens contain; the caller then counts the tokens of the cut text."""
     return len(tokenizer.decode(ids).strip("\ufffd")) if ids else 0
 
 

@@ -1,7 +1,7 @@
 """`Trajectory`: the record of one episode, as plain data.
 
-The agent loop fills it, the reward reads it, and the trace stores it, so no later stage has to parse the response text
-to find out what happened.
+The agent loop fills the trajectory, the reward reads it, and the trace stores it, so no later stage has to parse the
+response text to find out what happened.
 
 All classes here are standard dataclasses; their properties only count and select. `Trajectory.to_dict` and `from_dict`
 (and `to_json` and `from_json`) convert to and from JSON. The `version` field identifies the schema; a reader rejects an
@@ -53,7 +53,7 @@ Images = Annotated[
     PlainSerializer(lambda images: [image for image in images if isinstance(image, str)]),
     Field(exclude_if=lambda images: not any(isinstance(image, str) for image in images)),
 ]
-"""Pillow images while an episode runs; the names of their files in JSON and in a trace (`agent_rl.trace.images`)."""
+"""Pillow images while an episode runs, and file names in JSON and in a trace (`agent_rl.trace.images`)."""
 
 
 class StopReason(str, Enum):
@@ -118,7 +118,7 @@ class ToolResult:
     answer: str | None = None
     """The final answer, if the call ended the episode."""
     queue_seconds: float = 0.0
-    """Number of seconds for which the call waited in a queue or for an equal call's result; `seconds` excludes them."""
+    """Seconds for which the call waited in a queue or for an equal call's result; `seconds` excludes this time."""
     images: Images = field(default_factory=list, compare=False)
     """Images that the policy sees before the text; `metrics` contains the number of images."""
 
@@ -156,9 +156,9 @@ class Turn:
     calls: list[ToolCall] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
     malformed: str | None = None
-    """The problem with the turn's format; None if the turn is well-formed."""
+    """The problem with the turn's format, or None if the turn is well-formed."""
     observation: str | None = None
-    """The text of the environment's answer; None after the last turn."""
+    """The text of the environment's answer, or None after the last turn."""
     notes: dict[str, Any] = field(default_factory=dict)
     """JSON data that the agent stores about the turn, for example a plan."""
     generation_seconds: float = 0.0
@@ -171,7 +171,7 @@ class Score:
     """A total and the components from which it was computed."""
 
     total: float
-    """The sum of weight times value over the components."""
+    """The sum of weights times values over the components."""
     components: dict[str, float] = field(default_factory=dict)
     """The unweighted value of each component, under the same keys for every trajectory."""
     weights: Annotated[dict[str, float], Field(exclude_if=lambda weights: not weights)] = field(
@@ -200,7 +200,7 @@ class Trajectory:
     data_source: str = ""
     ground_truth: Any = None
     answer: str | None = None
-    """Text of the final answer; None if the policy gave no answer."""
+    """Text of the final answer, or None if the policy gave no answer."""
     error: str | None = None
     verdict: float | None = None
     """The judgement of the environment or of a simulated user, which is the value of the `correctness` component."""
@@ -212,10 +212,10 @@ class Trajectory:
     response_tokens: int = 0
     """Number of sampled and observation tokens in all conversations."""
     longest_tokens: int = 0
-    """Response tokens of the longest conversation, to which the limit applies; 0 for a single conversation."""
+    """Response tokens of the longest conversation, to which the limit applies, or 0 for a single conversation."""
     seconds: float = 0.0
     ended: float = field(default=0.0, compare=False)
-    """Unix time when the episode ended; 0 in traces of an older version."""
+    """Unix time when the episode ended, or 0 in traces of an older version."""
     row: dict[str, Any] = field(default_factory=dict)
     """The row's columns as `row_data` returns them: data_source, ability, reward_model, extra_info and others; empty
     in traces of an older version."""
@@ -224,7 +224,7 @@ class Trajectory:
 
     @property
     def extra_info(self) -> dict[str, Any]:
-        """The row's `extra_info` column; empty if the row has none."""
+        """The row's `extra_info` column, or {} if the row has none."""
         return self.row.get("extra_info") or {}
 
     @property

@@ -22,7 +22,7 @@ class Estimate:
 
     mean: float
     low: float | None
-    """Lower end of the interval; None if there are fewer than two rows."""
+    """Lower end of the interval, or None if there are fewer than two rows."""
     high: float | None
     rows: int
 
@@ -71,7 +71,7 @@ class Change:
     """Number of rows whose mean is higher on the second side."""
     worse: int
     p: float
-    """Probability of a split at least as uneven if neither side were better; equal rows are ignored."""
+    """The probability of a split at least this uneven if neither side were better; ties are ignored."""
 
 
 def estimate_change(pairs: Sequence[tuple[float, float]]) -> Change:

@@ -20,7 +20,7 @@ class RunState:
         status: `running`, `trained` (to its end), `stopped` (early, and saved), `aborted` (by a signal), `failed`,
             `killed` (its process is gone without recording an end), or `unknown` (the run is on a machine that cannot
             be queried from here, or a version that records no end wrote it).
-        step: the last logged step; None if no step was logged.
+        step: the last logged step, or None if no step was logged.
         time: the time of the end, or of the last logged step or line if the end is unknown; ISO 8601.
         error: the error with which the run failed.
     """

@@ -103,7 +103,7 @@ def end_warnings(state: RunState) -> list[SymptomWarning]:
         )
         return [SymptomWarning(text, remedy, "Out of memory")]
     if state.step is None:
-        remedy = "Read train.log; agent-rl doctor RECIPE finds most causes before a run starts"
+        remedy = "Read train.log, and run agent-rl doctor RECIPE, which finds most causes before a run"
         return [
             SymptomWarning(f"The run {state.status} before the first step: {cause}", remedy, "Before the first step")
         ]
@@ -244,7 +244,7 @@ def _loops(steps: Sequence[Metrics], _: Run) -> Found:
     if (count := _recent(calls)) > 1 and repeated > HALF * count:
         yield (
             f"{repeated / count:.0%} of the tool calls repeat an earlier call of the same trajectory.",
-            "agent_rl.budget.max_repeats ends such an episode; agent_rl.reward.efficiency.penalty penalizes its calls",
+            "End such episodes with agent_rl.budget.max_repeats, or set a penalty: agent_rl.reward.efficiency.penalty",
         )
 
 

@@ -1,10 +1,10 @@
 """Merges a training checkpoint into a model, and checks that the checkpoint from which a run resumes is complete.
 
 verl merges a checkpoint once into a folder next to it, for evaluation and for another run. verl's merger always writes
-bfloat16: the weights of a policy trained in float32 are rounded.
+bfloat16, so the weights of a policy trained in float32 are rounded.
 
 verl silently starts from scratch if the newest checkpoint's folder is missing, and fails in a worker if one of its
-files is. Only FSDP's files are checked, and only on a single node: each node may keep its own ranks' files.
+files is missing. Only FSDP's files are checked, and only on one node, since each node may keep its own ranks' files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def model_folder(model: str, key: str) -> Path:
         key: the configuration key that names the model.
 
     Raises:
-        ConfigError: `model` is none of these, or the checkpoint cannot be merged.
+        ConfigError: `model` is neither a model nor a checkpoint, or the checkpoint cannot be merged.
     """
     folder = Path(model).expanduser()
     if (folder / "config.json").is_file():
@@ -70,7 +70,7 @@ def weights_digest(model: Path) -> str:
 
 
 def policy_shards(folder: Path) -> Path | None:
-    """Return the folder with the policy's shards in a checkpoint; None if the folder is not a checkpoint."""
+    """Return the folder with the policy's shards in a checkpoint, or None if the folder is not a checkpoint."""
     if (folder / "checkpoints").is_dir():
         folder = folder / "checkpoints"
     newest = folder / TRACKER
@@ -127,7 +127,7 @@ def _resumed(trainer: Any) -> tuple[str, Path] | None:
 
 
 def _files(config: Any, use_critic: bool) -> Iterator[Path]:
-    """Yield the files that verl will load: those of each rank, and the dataloader's state."""
+    """Yield the files that verl will load: each rank's files, and the dataloader's state."""
     roles = [("actor", config.actor_rollout_ref.actor)]
     if use_critic:
         roles.append(("critic", config.critic))

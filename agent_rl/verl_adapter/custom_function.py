@@ -32,7 +32,7 @@ def user_function(loaded: Any, more: Collection[str]) -> UserFunction:
 
 
 def check(config: Any) -> UserFunction | None:
-    """Load the custom function, and raise if it cannot be called.
+    """Load the custom function, and raise an error if it cannot be called.
 
     Args:
         config: the trainer's whole configuration.

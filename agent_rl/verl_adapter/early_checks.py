@@ -1,7 +1,7 @@
 """Checks by the trainer and the doctor, before Ray starts, for settings of agent_rl and verl that conflict.
 
 verl calls most reward managers only if the user has a reward function, and it scores with a model on the trainer's GPUs
-after sampling, from prompt and response only. verl does not report this. The `trajectory` manager always gets the whole
+after sampling, from prompt and response only; verl reports neither. The `trajectory` manager always gets the whole
 trajectory (`reward_loop`), but a score that comes after sampling is too late for some algorithms.
 """
 
@@ -80,7 +80,7 @@ def as_one_line() -> Iterator[None]:
 
 @contextmanager
 def _without_ray() -> Iterator[None]:
-    """Shut down Ray if the checked code has started it implicitly: that Ray lacks the run's environment."""
+    """Shut down a Ray instance that the checked code started implicitly, because it lacks the run's environment."""
     import ray
 
     was_started = ray.is_initialized()
@@ -185,7 +185,7 @@ def reward_manager(case: RunCase) -> ConfigError | None:
     if isinstance(manager_class, type) and issubclass(manager_class, RewardManagerBase):
         return None
     problem = f"{name!r} is not a subclass of verl.experimental.reward_loop.reward_manager.RewardManagerBase"
-    remedy = "Derive it from that; `async def run_single(self, data)` scores one trajectory, and no batch is passed"
+    remedy = "Derive it from that class, and score one trajectory in `async def run_single(self, data)`"
     return ConfigError(key, problem, remedy)
 
 
@@ -212,7 +212,7 @@ def served_reward_models(case: RunCase) -> Errors:
     for key, name, *_ in references(case.get("agent_rl", {})):
         if name not in names:
             remedy = f"Set its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, names)}"
-            yield ConfigError(key, f"no model {name!r} is served by this run", remedy)
+            yield ConfigError(key, f"this run serves no model {name!r}", remedy)
     for name, model in models.items():
         nodes = [case.number(f"trainer.{key}", 1) if model.visits else getattr(model, key) for key in NODES]
         gpus, ranks = nodes[0] * nodes[1], model.tensor_parallel_size
@@ -223,7 +223,7 @@ def served_reward_models(case: RunCase) -> Errors:
 
 @check("reward", at=BOTH)
 def late_scores(case: RunCase) -> Errors:
-    """Nothing needs the reward at the end of each episode if a reward model on the trainer's GPUs scores later."""
+    """If a reward model on the trainer's GPUs scores later, no setting needs the reward at each episode's end."""
     if not _scores_late(case):
         return
     why = f"{MODELS}.*.placement=shared" if case.settings.reward.models else f"{VERLS}.enable_resource_pool=false"
@@ -239,7 +239,7 @@ def late_scores(case: RunCase) -> Errors:
 
 @check("reward", at=BOTH)
 def reward_workers(case: RunCase) -> Errors:
-    """The number of reward workers suits the reward.
+    """The run has a number of reward workers that its reward can use.
 
     Only reward workers get the address of verl's reward model, except a component of the `trajectory` manager, which
     reads it from the configuration. verl distributes a prompt's samples among the workers.

@@ -6,9 +6,9 @@
 - A `stop` file in the run's folder requests the end; `agent-rl train` creates it at Ctrl-C or SIGTERM.
 
 In each case the last complete step is saved, and the command that resumes the run is printed. After an error from
-outside agent_rl nothing is saved, because the trainer's state is unknown. The last step of a stopped run is saved in
-verl's loop, where verl saves, without waiting for a validation. With several updates per step (`mode=separate_async`),
-the weights saved after an error may be a few updates ahead of the step.
+outside agent_rl nothing is saved, because the trainer's state is unknown. verl's loop saves the last step of a stopped
+run at the usual place, without waiting for a validation. With several updates per step (`mode=separate_async`), the
+weights saved after an error may be a few updates ahead of the step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMMAND = "AGENT_RL_COMMAND"
 STOP_FILE = "stop"
 """A file in the run's folder; the trainer writes into it, as JSON, the last step, its checkpoint and the command."""
 INTERVAL_S = 5.0
-"""Seconds between two checks of 1 ms each. Ray's public list of actors needs its dashboard."""
+"""Number of seconds between two checks, each of which takes 1 ms. Ray's public list of actors needs its dashboard."""
 SIGNAL = signal.SIGUSR1
 """The signal that interrupts a wait of the trainer."""
 _WATCHED = re.compile("AgentLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
@@ -50,12 +50,12 @@ class _StopRequestedError(Exception):
 
 
 class StallError(FatalError):
-    """The run would hang: a process has died, or a weight sync takes too long.
+    """The run would hang, because a process has died, or a weight sync takes too long.
 
     Args:
         message: what happened, and the cause if Ray reports it.
         has_store: whether the trajectories can still be read.
-        save_within_s: seconds after which saving, which may hang for the same reason, is given up; None: no limit.
+        save_within_s: seconds after which saving, which may hang for the same reason, is given up; None means no limit.
     """
 
     def __init__(self, message: str, has_store: bool = True, save_within_s: float | None = None) -> None:
@@ -87,9 +87,9 @@ def _limited(limit_s: float, sync: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _late(limit_s: float) -> StallError:
     return StallError(
-        f"the weight sync has taken longer than agent_rl.run.weight_sync_timeout_s={limit_s:g} seconds. With many "
-        "requests outstanding this is a deadlock in verl (https://github.com/verl-project/verl/issues/7990): start "
-        "fewer (trainer.v1.colocate_async.num_warmup_batches), set mode=sync, or raise the limit",
+        f"the weight sync has taken longer than agent_rl.run.weight_sync_timeout_s={limit_s:g} seconds. If many "
+        "requests were open, verl is deadlocked (https://github.com/verl-project/verl/issues/7990). Start fewer "
+        "(trainer.v1.colocate_async.num_warmup_batches), set mode=sync, or raise the limit",
         save_within_s=limit_s,  # the trainer's workers may take part in the sync
     )
 
@@ -157,7 +157,7 @@ class LastStep:
         self._trainer = trainer
         self._begun = self._complete = 0
         self._data: Any = None
-        """The dataloader's state before the current step; None between steps."""
+        """The dataloader's state before the current step, or None between steps."""
         self._stopped = False
         """Whether the run has been asked to end after the completed step."""
         folder = OmegaConf.select(trainer.config, "agent_rl.run.folder")
@@ -189,9 +189,9 @@ class LastStep:
         self._stop_if_asked()
 
     def complete(self) -> None:
-        """Record that the step is complete; it is the last one if the run has been asked to stop.
+        """Record that the step is complete; the step is the last if the run has been asked to stop.
 
-        verl's loop then saves the current step, validates nothing, and ends.
+        verl's loop then saves the current step, skips validation, and ends.
         """
         trainer = self._trainer
         self._complete, self._data = trainer.global_steps, None
@@ -216,7 +216,7 @@ class LastStep:
         return self._stop_file is not None and self._stop_file.exists()
 
     def _stop_if_asked(self) -> None:
-        """End a wait, unless the completed step is the last one anyway."""
+        """End a wait, unless the completed step is the run's last step anyway."""
         if self._complete < self._trainer.total_training_steps and self._is_asked():
             raise _StopRequestedError
 

@@ -1,6 +1,6 @@
 """Counts failed trajectories with their reasons, and stops a run that cannot continue, with the reason.
 
-The reason may be a bug in the user's code that has occurred too often: the trainer counts the reports of all workers.
+The reason may be a bug in the user's code that has occurred too often, since the trainer counts all workers' reports.
 
 verl only logs the error in the worker and drops the trajectory or its group.
 """
@@ -83,7 +83,7 @@ class FailedSessions:
         )
 
     def nothing_usable(self, problem: object, of: str = "in this step") -> UnscoredError:
-        """Return the error for a step or validation without any trajectory, with the latest reason."""
+        """Return the error for a step or validation whose trajectories all failed, with the latest reason."""
         tags = [each for each in self._tags.values() if not each.get("scored")]
         last = f"; {len(tags)} failed, the last with: {tags[-1].get('error')}" if tags else ""
         return UnscoredError(f"no trajectory {of} is usable: {problem}{last}")

@@ -82,7 +82,7 @@ def load_chat_tokenizer(
 
 
 def _model_type(model: str) -> str | None:
-    """Return the model type, by which verl decides whether to render images; None if unknown."""
+    """Return the model type, by which verl decides whether to render images, or None if unknown."""
     from transformers import PretrainedConfig
 
     try:
@@ -93,7 +93,7 @@ def _model_type(model: str) -> str | None:
 
 
 def token_builder(tokenizer: Any, model_type: str | None, options: Mapping[str, Any], processor: Any) -> Any:
-    """Return the builder of the tokens around turns for a model; any error may be raised."""
+    """Return the builder of the tokens around turns for a model; this may raise any exception."""
     from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
     from agent_rl.verl_adapter.token_builder import template_builder

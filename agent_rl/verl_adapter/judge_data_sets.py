@@ -43,7 +43,7 @@ class BaseTrainDataset(RowDataSet):
     template: type[BasePromptTemplate] | None = None
     """The prompt template of a class that sets no `reward_module`."""
     desc: str | None = None
-    """Description of the task; None: the template's own."""
+    """Description of the task; None means the template's description."""
     reward_module: RewardModule | None = None
     score = "helpfulness"
     """Name of the rating in `extra_info` that is the ground truth for one answer."""

@@ -1,8 +1,8 @@
 """Creates verl's agent loop class for each agent, and registers it in every Ray worker.
 
-A class is created from its `Agent` at first use: `ReactAgentLoop` is an attribute of this module, where hydra finds it.
-An agent of a user's script cannot be imported in a worker: it is sent, pickled by value, in an environment variable of
-the Ray job, and its class is an attribute of this module under a name derived from the agent's.
+A class is created from its `Agent` at first use; for example, `ReactAgentLoop` is an attribute of this module, where
+hydra finds it. An agent of a user's script cannot be imported in a worker, so it is sent, pickled by value, in an
+environment variable of the Ray job, and its class is an attribute of this module under a name derived from the agent's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def __getattr__(attribute: str) -> type[Any]:
 
 
 def install(module: ModuleType) -> None:
-    """Enter all loops into verl's registry (module `agent_loop`), including those that the job's driver sent."""
+    """Enter all loops into verl's registry (module `agent_loop`), including the loops that the job's driver sent."""
     for name, agent in _received().items():
         registry.registered.setdefault(name, agent)
     for name in (*registry.agent_names(), *registry.registered):

@@ -1,8 +1,8 @@
 """verl's reward manager over trajectories: `reward.reward_manager.name=trajectory`.
 
 The manager finds the agent loop's `Trajectory`, has it scored by `agent_rl.rewards.compose`, and appends it to the
-trace. An unscored trajectory raises an error, so that verl drops only this session of the group. A
-validation counts it as missing (`trained_samples.fill_missing_samples`).
+trace. An unscored trajectory raises an error, so that verl drops only this session of the group. A validation counts
+such a trajectory as missing (`trained_samples.fill_missing_samples`).
 
 The `code` scorer runs programs at `reward.sandbox_fusion`. With `reward.reward_model.enable` the model's score is
 the `reward_model` component, or part of the component that uses the model (agent_rl/verl_adapter/reward_loop.py).
@@ -129,7 +129,7 @@ class TrajectoryRewardManager(RewardManagerBase):
     async def _judge(
         self, trajectory: Trajectory, text: str, columns: dict[str, Any]
     ) -> tuple[float | None, dict[str, float]]:
-        """Return the custom function's verdict and values to log; (None, {}) if there is no function."""
+        """Return the custom function's verdict and values to log, or (None, {}) if there is no function."""
         require_scorable(trajectory)
         if self._custom is None:
             return None, {}
@@ -172,7 +172,7 @@ def _fusion(keys: Any) -> FusionServer | None:
 
 
 def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]:
-    """Merge both sets of logged numbers; the custom function may replace `acc`, other names must differ."""
+    """Merge both sets of logged numbers; the custom function may replace `acc`, but all other names must differ."""
     # verl fills a list named `reward` itself: another value with that name would misalign it.
     taken = sorted((own.keys() - {"acc"} | {"reward"}) & logged.keys())
     if taken:

@@ -103,7 +103,7 @@ def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options
 def token_log_probs(module: ModuleType) -> None:
     """`verl.utils.torch_functional`: compute the log-probs of many tokens at a time.
 
-    verl computes row by row to save memory, and its rows are tokens: thousands of one-token operations, and the same
+    verl computes row by row to save memory, and its rows are tokens. Thousands of one-token operations, and the same
     number in the backward pass, took a quarter of a training step on a CPU. verl calls this function only if
     flash-attn's kernel is missing.
     """
@@ -131,7 +131,7 @@ class _LogProbs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient_T: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """Return the gradient of the logits: the gradient, times one for the label minus the probabilities."""
+        """Return the logits' gradient: the result's gradient times (1 at the label, else 0, minus the probability)."""
         logits_TV, labels_T, sums_T = ctx.saved_tensors
         result_TV = torch.zeros_like(logits_TV)
         for some in gradient_T.nonzero()[:, 0].split(TOKENS_AT_A_TIME):

@@ -1,10 +1,10 @@
 """Lets `agent_rl.data` decide which row verl's trainer draws next, and reports rewards back to it.
 
-verl 0.9.1 has no hook for this: its sampler is random or sequential, and only the old trainer calls `on_batch_end` of a
-data set. The trainer gets another data loader over the same data set, whose sampler never ends and whose state is saved
-and loaded with verl's `data.pt`. A column contains each row's number, which the agent loops store with each trajectory.
-After each step, in all trainer modes, the order gets the success rates of the step's rows. Groups that the replay
-buffer removes (all rewards equal, too old, too many) are reported with the step in which they were removed.
+verl 0.9.1 has no hook for the order of rows: its sampler is random or sequential, and only the old trainer calls
+`on_batch_end` of a data set. The trainer gets another data loader over the same data set, whose sampler never ends and
+whose state is saved and loaded with verl's `data.pt`. A column contains each row's number, which the agent loops store
+with each trajectory. After each step, in all modes, the order gets the success rates of the step's rows. Groups that
+the replay buffer removes (all rewards equal, too old, too many) are reported with the step in which they were removed.
 
 If no key of `agent_rl.data` is set, nothing is changed.
 """
@@ -97,14 +97,14 @@ class RunOrder:
         return [(rows[uid], math.fsum(sorted(values)) / len(values)) for uid, values in by_group.items()]
 
     def report_step(self, step: int, keys: Sequence[str], partition_id: str) -> dict[str, float]:
-        """Report the groups of a step's batch and those removed since the last step; return the step's metrics."""
+        """Report the groups of a step's batch and the groups removed since the last step; return the step's metrics."""
         visits = [*self.visits(keys, partition_id), *self.removed]
         self.removed = []
         self.order.report(step, visits)
         return self.metrics(visits)
 
     def metrics(self, visits: Iterable[tuple[int, float]]) -> dict[str, float]:
-        """Return the metrics of a step: those of the order, and the share and success rate of each source."""
+        """Return a step's metrics: the order's metrics, and the share and success rate of each source."""
         rates: dict[str, list[float]] = defaultdict(list)
         for row, rate in visits:
             rates[self.order.names[int(self.order.sources[row])]].append(rate)

@@ -1,7 +1,7 @@
-"""`hooks` lists all registrations with verl and patches of verl 0.9.1; those without a separate module are here.
+"""`hooks` lists all registrations with verl and patches of verl 0.9.1; patches without a separate module are here.
 
-Each function patches one module right after its import, and its docstring gives the reason. A test per patch shows that
-verl's original fails. `check_version` rejects any other version of verl.
+Each function patches one module right after its import, and its docstring gives the reason. For each patch, a test
+shows that verl's original code fails. `check_version` rejects any other version of verl.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent_rl.verl_adapter.stages import announce
 VERL_VERSION = "0.9.1"
 
 Hook = tuple[str, str | Callable[[ModuleType], None]]
-"""A module and the function to call with it after its import; `file:function` is imported only then."""
+"""A module, and the function to call with it after its import; a `file:function` is imported only then."""
 HOOKS = {
     "verl.experimental.agent_loop": "patches:moved_names",
     "verl.experimental.agent_loop.agent_loop": "loops:install",
@@ -107,7 +107,7 @@ def trainers(module: ModuleType) -> None:
 def empty_batches(queue: Any) -> None:
     """TransferQueue: let `kv_batch_get` accept an empty list of keys, with which it fails otherwise.
 
-    A validation passes such a list after a batch in which every trajectory failed, such as one row with
+    A validation passes an empty list after a batch in which every trajectory failed, such as one row with
     `data.val_batch_size=1`.
     """
     get = queue.kv_batch_get
@@ -133,8 +133,8 @@ class _Nothing(list[Any]):
 def change_command_line() -> None:
     """Change old keys of `python -m verl.trainer.main_ppo`, for which Python imports verl before hydra reads them.
 
-    Under `agent-rl train`, the launcher has already changed them. A rejected key ends the process: verl only logs
-    exceptions.
+    Under `agent-rl train`, the launcher has already changed these keys. A rejected key ends the process, because verl
+    only logs exceptions.
     """
     is_verls = sys.argv[0] == "-m" and any(each.endswith("verl.trainer.main_ppo") for each in sys.orig_argv)
     if is_verls and RUN not in os.environ:

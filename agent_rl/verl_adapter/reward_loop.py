@@ -47,7 +47,7 @@ class AgentRewardLoopWorker(RewardLoopWorker):
     async def compute_score(self, data: Any) -> Any:
         """Return the manager's result for one trajectory.
 
-        verl's worker takes only the score and the report from it, so the report also contains the rewards of turns.
+        verl's worker reads only the score and the report, so the report contains the turns' rewards too.
         """
         if self.config.reward.reward_manager.name == MANAGER:
             result = await self.reward_manager.run_single(data)
@@ -182,7 +182,7 @@ def _awake(trainer: Any) -> Iterator[None]:
 
 
 def _in_worker_form(keys: list[str], partition: str) -> DataProto:
-    """Return the trajectories as an agent-loop worker sends them, with the fields that our manager reads."""
+    """Return the trajectories as an agent-loop worker sends them, with the fields that agent_rl's manager reads."""
     fields = ["responses", "num_turns", "uid", "extra_fields"]
     data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=fields)
     responses, extra_fields = list(data["responses"].unbind()), _objects(data["extra_fields"])

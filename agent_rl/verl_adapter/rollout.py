@@ -1,8 +1,8 @@
 """verl's agent loop worker, extended to report failed sessions, keep their groups, and score locally.
 
 A session that fails is reported to the trainer with its reason, and its group is kept without it if possible. verl logs
-the error and marks the group as failed, without a count: the asynchronous modes discard all samples of the group, and a
-wrong configuration makes one group after another fail instead of stopping the run.
+the error and marks the group as failed, without a count, so the asynchronous modes discard all samples of the group,
+and a wrong configuration makes one group after another fail instead of stopping the run.
 
 ReMax's greedy episodes run here too, decoded greedily: one extra session for each training prompt.
 """
@@ -54,7 +54,7 @@ _prompt: ContextVar[_Prompt] = ContextVar("_prompt")
 
 
 class AgentLoopWorker(_VerlsWorker):
-    """Runs the sessions of prompts, and scores them itself with `reward.num_workers=0`.
+    """Runs the sessions of prompts, and scores them itself if `reward.num_workers=0`.
 
     Scoring by a rule takes less time than calling a reward worker, which is a process that imports all of verl.
     """
@@ -89,7 +89,7 @@ class AgentLoopWorker(_VerlsWorker):
     async def _run_agent_loop(
         self, sampling_params: dict[str, Any], trajectory: dict[str, Any], *, agent_name: str | None, **kwargs: Any
     ) -> None:
-        """Run a session; the last one of a prompt that cannot be trained on raises the first failure."""
+        """Run a session; if its prompt cannot be trained on, the prompt's last session raises the first failure."""
         prompt, session = _prompt.get(), kwargs["session_id"]
         agent_name = agent_name or self.config.actor_rollout_ref.rollout.agent.default_agent_loop
         task = asyncio.current_task()
@@ -120,7 +120,7 @@ class AgentLoopWorker(_VerlsWorker):
         return bool(self.config.algorithm.adv_estimator == remax.ESTIMATOR and session == remax.GREEDY_SESSION)
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
-        """Score the last output of a loop; verl's loops produce no trajectory."""
+        """Score the last output of a loop, also of verl's own loops, which produce no trajectory."""
         last = outputs[-1]
         if last.reward_score is None:
             give_trajectory(last, kwargs, self.tokenizer, self._manager)
@@ -131,7 +131,7 @@ class AgentLoopWorker(_VerlsWorker):
                 last.extra_fields[REWARDS] = rewards
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
-        """Score and store a loop's output; raise if it is empty, which verl would not notice."""
+        """Score and store a loop's output; raise an error if it is empty, since verl would not notice."""
         if isinstance(output, list) and not output:
             raise UnscoredError("the agent loop returned no training sequence")
         self._unended.discard(asyncio.current_task())  # its score and its sequences are written as a whole
@@ -142,8 +142,8 @@ def give_trajectory(output: AgentLoopOutput, columns: Mapping[str, Any], tokeniz
     """Put into `extra_fields` the trajectory that the reward manager reads.
 
     `TrajectoryRewardManager` and its subclasses get the `Trajectory` of agent_rl's loops unchanged. For any other loop
-    they get a trajectory without an agent's name, whose only turn and answer are the decoded response. Other managers
-    get JSON data.
+    the managers get a trajectory without an agent's name, whose only turn and answer are the decoded response. Other
+    managers get JSON data.
 
     Args:
         output: the last output of a session.
@@ -183,7 +183,7 @@ class ReMaxAgentLoopWorker(AgentLoopWorker):
     """Runs an extra first session per training prompt, which is decoded greedily and only scored.
 
     verl's worker waits for all sessions of a prompt before it marks the prompt as finished, so the baseline is
-    published before any of the prompt's samples is trained on. A failed greedy session is handled like any other.
+    published before any of the prompt's samples is trained on. A failed greedy session is handled like other failures.
     """
 
     async def _run_prompt(self, prompt: dict[str, Any], sampling_params: Any, trajectory: Any, **kwargs: Any) -> None:

@@ -1,7 +1,7 @@
 """Starts the servers of `agent_rl.reward.models` and writes their addresses into the configuration.
 
-verl serves one reward model. With agent_rl each model has its own replicas of verl's server, on its own GPUs or on the
-trainer's, where it sleeps except while it scores; several replicas are behind verl's router. The servers start before
+verl serves one reward model. With agent_rl each model has separate replicas of verl's server, on separate GPUs or on
+the trainer's, where it is loaded only while it scores; verl's router serves several replicas. The servers start before
 the trainer's workers and after its placement groups, so a small model cannot split a node that the trainer needs.
 
 A model of the `reward_model` component without a `url` is the served model of the same name; its tokenizer path, kind,
@@ -127,7 +127,7 @@ def references(section: Any, key: str = SECTION) -> Iterator[tuple[str, str, Any
 
 
 def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) -> list[tuple[Any, Any]]:
-    """Return the model's unstarted replicas, each with its part of the trainer's pool (None: its own GPUs)."""
+    """Return the model's unstarted replicas, each with its part of the trainer's pool (None if it has its own GPUs)."""
     from verl.single_controller.ray.base import split_resource_pool
     from verl.workers.rollout.replica import get_rollout_replica_class
 

@@ -1,9 +1,9 @@
 """Runs each metrics logger in a separate thread (`trainer.logger`: wandb, MLflow, SwanLab, TensorBoard, ...).
 
-verl calls every logger within the training loop: an error there ends the run, and a server that does not answer delays
-each step (MLflow by minutes). With this module each logger runs verl's code in a daemon thread. An error, or a logger
-that does not keep up, is reported once; the run continues. `console` and `file` stay in the loop, because the
-terminal shows their output. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
+verl calls every logger within the training loop, so an error there ends the run, and a server that does not answer
+delays each step (MLflow by minutes). With this module each logger runs verl's code in a daemon thread. An error, or a
+logger that does not keep up, is reported once, and the run continues. `console` and `file` stay in the loop, because
+the terminal shows their output. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent_rl.work.concurrency import OneThread
 
 DIRECT = ("console", "file")
 MOST_WAITING = 64
-"""Maximum number of calls waiting for a sink; later ones are lost."""
+"""Maximum number of calls waiting for a sink; later calls are lost."""
 FINISH_S = 60.0
 """Seconds to wait for a sink at the end of a run."""
 
@@ -120,7 +120,7 @@ class _Sink:
 
 
 def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:
-    """Return the result of a logger's call, or None if it raises: the run continues."""
+    """Return the result of a logger's call, or None if it raises an exception, so that the run continues."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 - no network, no account, a full disk, or any other reason
@@ -129,7 +129,7 @@ def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:
 
 
 def _report(name: str, problem: str, error: Exception | None = None, *, at_end: bool = False) -> None:
-    """Report a problem once per sink, and a problem at the sink's end once more, also on the terminal."""
+    """Report each sink's first problem, and its first problem at the end, which the terminal shows too."""
     key = f"{name} at the end" if at_end else name
     if key not in _reported:
         _reported.add(key)

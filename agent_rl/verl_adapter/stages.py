@@ -38,7 +38,7 @@ class Stage:
 
 
 def read_stage(line: str) -> Stage | None:
-    """Return the stage that a log line announces; None for any other line."""
+    """Return the stage that a log line announces, or None for any other line."""
     if not line.startswith(PREFIX):
         return None
     try:

@@ -1,7 +1,7 @@
 """Checks stop strings without decoding at every token, as a plugin of SGLang (group `sglang.srt.plugins`).
 
 After each token SGLang decodes the last tokens of every request with stop strings, which takes 4 to 9 us per request.
-The last token of a stop string contains its last character or a part of it. A lookup skips other tokens in 1 us.
+The last token of a stop string contains its last character or a part of it. A lookup (1 us) skips all other tokens.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def install() -> None:
 
 
 def check(original: Callable[..., bool], request: Any) -> bool:
-    """Whether the request has written a stop string; arguments and result are SGLang's.
+    """Whether the request has written a stop string; the arguments and the result are in SGLang's form.
 
-    A request's output only grows, so checked text is not checked again. Stop patterns are left to SGLang.
+    A request's output only grows, so checked text is not checked again. SGLang itself checks stop patterns.
     """
     params, tokens = request.sampling_params, request.output_ids
     if not params.stop_strs or params.stop_regex_strs:
@@ -35,7 +35,7 @@ def check(original: Callable[..., bool], request: Any) -> bool:
 
 @functools.lru_cache(maxsize=1 << 18)
 def _can_end(tokenizer: Any, stops: tuple[str, ...], token: int) -> bool:
-    """Whether a token can be the last one of a stop string."""
+    """Whether a token can be the last token of a stop string."""
     text = tokenizer.decode([token])
     if not text or "\ufffd" in text:
         return True

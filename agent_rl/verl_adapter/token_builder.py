@@ -1,4 +1,4 @@
-"""Builds the tokens around turns with any model's chat template; it replaces verl's builder.
+"""Builds the tokens around turns with any model's chat template, instead of verl's builder.
 
 verl has a builder for some families of models, which renders dummy system and user messages before appended messages.
 verl's builder fails with templates that reject system messages or two user messages in a row, drops what the template
@@ -63,7 +63,7 @@ class TemplateBuilder(ContinuousTokenBuilder):
 
 
 def template_builder(verls: Any) -> Any:
-    """Return agent_rl's builder, or verl's if that renders images or has its own encoder."""
+    """Return agent_rl's builder, or verl's builder if it renders images or has its own encoder."""
     kind, base = type(verls), ContinuousTokenBuilder
     if (kind._render_tokens, kind.build_initial_tokens) != (base._render_tokens, base.build_initial_tokens):
         return verls

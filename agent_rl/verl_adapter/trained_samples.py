@@ -1,9 +1,9 @@
 """Selects the samples to train on, reports the others in a step's metrics, and averages validations.
 
-A failed session has written nothing, and training uses its group without it. A group's only sample has no baseline, and
-would shift the normalisation of other samples, so it is left out. Long episodes fail more often than short ones, so the
-kept samples are compared with all samples (`agent_rl.trajectory.selection`). `keep_batch` writes the rows of each
-update and their advantages next to the trace; verl keeps no record of them.
+A failed session has written nothing, so training uses the group without that session. A group's only sample has no
+baseline, and would shift the normalisation of other samples, so it is left out. Long episodes fail more often than
+short ones, so the kept samples are compared with all samples (`agent_rl.trajectory.selection`). `keep_batch` writes
+the rows of each update and their advantages next to the trace; verl keeps no record of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def fewest(config: Any) -> int:
 def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
     """Whether training can use a prompt with this number of sessions without the failed sessions.
 
-    With ReMax the first session is greedy: it is not a sample, and the group needs it.
+    With ReMax the first session is greedy; it is not a sample, but the group needs it.
     """
     if config.algorithm.adv_estimator == remax.ESTIMATOR:
         return remax.GREEDY_SESSION not in failed and sessions - len(failed) > 1
@@ -131,7 +131,7 @@ class StepSamples:
 
 
 def reported(keys: Iterable[str], partition_id: str) -> list[dict[str, Any]]:
-    """Return the reward manager's report on each trajectory, ordered as by `finals`; empty without a score."""
+    """Return the reward manager's report on each trajectory, ordered as by `finals`, or none without a score."""
     if not (last := finals(list(keys))):
         return []
     import transfer_queue as tq
@@ -163,7 +163,7 @@ def mean_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def without_lone(batch: Any, config: Any, step: StepSamples) -> tuple[Any, bool]:
     """Remove the samples without a baseline from a batch; also return whether the batch makes no update.
 
-    A batch without any other samples stays as it is, and makes no update.
+    A batch in which no sample has a baseline stays unchanged and makes no update.
     """
     baselines = None
     if config.algorithm.adv_estimator == remax.ESTIMATOR:
@@ -183,7 +183,7 @@ def without_lone(batch: Any, config: Any, step: StepSamples) -> tuple[Any, bool]
 
 
 def trajectory_advantages(compute: Callable[..., Any], data: Any, batch_keys: Sequence[str]) -> Any:
-    """Compute advantages from each trajectory's last sequence, for all tokens of its sequences; 0 on padding."""
+    """Compute advantages from each trajectory's last sequence, for all tokens of its sequences, and 0 on padding."""
     import torch
 
     own = [row for row, key in enumerate(batch_keys) if not key.startswith("pad")]  # the rest only fills up the batch
@@ -203,7 +203,7 @@ def fill_missing_samples(
 ) -> tuple[dict[str, list[Any]], dict[str, float]]:
     """Replace a prompt's missing validation samples by the mean of its other samples, and count them.
 
-    verl averages only prompts with equal numbers of samples: `mean@8` would cover only those without a failure.
+    verl averages only prompts with equal numbers of samples: `mean@8` would cover only prompts without a failure.
 
     Args:
         uids: the prompt of each sample that has a score.
@@ -234,7 +234,7 @@ def keep_batch(settings: TraceSettings, step: int, update: int, batch: Any, data
 
 
 def _trained_rows(batch: Any, data: Any) -> tuple[list[str], list[float | list[float]]]:
-    """Return keys and advantages of the rows of a batch, without those that only fill it up."""
+    """Return keys and advantages of the rows of a batch, without rows that only fill it up."""
     rows = zip(batch.keys, batch.tags, _advantages(data), strict=True)
     advantages = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
     return list(advantages), list(advantages.values())

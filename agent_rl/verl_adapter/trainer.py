@@ -1,8 +1,8 @@
 """`AgentTrainer`: verl's trainer with agent_rl's additions, in the order of a step.
 
 A class derived from `AgentTrainer` and from verl's class for a mode (`sync`, `colocate_async`, `separate_async`) is
-registered under the mode's name, because verl compares these names. Each method documents its addition to verl's.
-`agent_rl.trainer_class` sets the user's trainer (docs/guides/trainer.md).
+registered under the mode's name, because verl compares these names. Each method's docstring describes what it adds to
+verl's. `agent_rl.trainer_class` sets the user's trainer (docs/guides/trainer.md).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AgentTrainer(PPOTrainer):
 
     Attributes:
         settings: the `agent_rl` section, without the addresses of served models.
-        row_order: the order of the training rows; None: verl's order.
+        row_order: the order of the training rows; None means verl's order.
         served_models: the servers of `agent_rl.reward.models`; None without served models.
         failures: the sessions that have failed.
         samples: the samples that are not part of a batch.
@@ -327,7 +327,7 @@ class AgentTrainer(PPOTrainer):
 
 
 def with_users_class(cls: type[Any], config: Any) -> type[Any]:
-    """Return the mode's class, combined with that of `agent_rl.trainer_class`.
+    """Return the mode's class, combined with the class in `agent_rl.trainer_class`.
 
     Among the bases, a user's AgentTrainer precedes the mode's class, and a user's verl trainer follows AgentTrainer.
 

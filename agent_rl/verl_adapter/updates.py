@@ -1,17 +1,17 @@
 """Controls verl's updates of a batch: the number of mini-batches, and the source of the old log-probs.
 
-**Mini-batches.** A batch has a row for each training sequence, and an agent that folds its history has several rows
-per trajectory. verl fills up such a batch with rows without a loss, until whole mini-batches of `ppo_mini_batch_size`
-prompts are full. The last mini-batch can consist mostly of such rows, yet still takes a full-size step. Here a
-batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows, and is filled
-up until its rows divide among them and the GPUs. A mean over rows is divided by their number. A loss that
+**Mini-batches.** A batch has a row for each training sequence, and an agent that folds its history has several rows per
+trajectory. verl fills up such a batch with rows without a loss, until whole mini-batches of `ppo_mini_batch_size`
+prompts are full. The last mini-batch can consist mostly of rows without a loss, yet still takes a full-size step. With
+agent_rl a batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows, and
+is filled up until its rows divide among them and the GPUs. A mean over rows is divided by their number. A loss that
 sums tokens (`seq-mean-token-sum`, `seq-mean-token-sum-norm`) is divided by a constant, the number of prompts times
-`rollout.n`: the number of rows depends on failures and folding, and would weight the gradient by them.
+`rollout.n`, because the number of rows depends on failures and folding, which would weight the gradient.
 
-**Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that update
-both are the same, so these log-probs are those of the update's own forward pass, without their gradient. A batch used
-for one update needs no other log-probs, unless a KL penalty in the reward, a correction for the mismatch with the
-engine, or an estimator reads them. The metrics of the pass that computes them (such as the entropy) are available every
+**Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that update both
+are the same, so the update's forward pass supplies these log-probs, without their gradient. A batch used for one update
+needs no other log-probs, unless a KL penalty in the reward, a correction for the mismatch with the engine, or an
+estimator reads them. The metrics of the pass that computes them (such as the entropy) are available every
 `agent_rl.run.log_probs_every` steps, when the pass runs. `training/rollout_probs_diff_mean` and `_max` are logged in
 each step, because the update computes their inputs.
 """
@@ -33,7 +33,7 @@ DIFF = "training/rollout_probs_diff"
 
 
 def trained_keys(batch: Any) -> list[str]:
-    """Return the keys of a batch, without those of rows that only fill it up."""
+    """Return the keys of a batch, without the keys of rows that only fill it up."""
     return [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
 
 

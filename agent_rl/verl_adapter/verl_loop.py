@@ -164,10 +164,10 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         self, policy: TokenPolicy, trajectory: Trajectory, sequence: TrainingSequence, states: list[str]
     ) -> AgentLoopOutput:
         return EpisodeOutput(
-            prompt_ids=sequence.prompt_ids,
-            response_ids=sequence.response_ids,
-            response_mask=sequence.mask,
-            response_logprobs=sequence.logprobs,
+            prompt_ids=list(sequence.prompt_ids),
+            response_ids=list(sequence.response_ids),
+            response_mask=list(sequence.mask),
+            response_logprobs=None if sequence.logprobs is None else list(sequence.logprobs),
             num_turns=1 + len(trajectory.turns) + sum(turn.observation is not None for turn in trajectory.turns),
             metrics=AgentLoopMetrics(
                 generate_sequences=trajectory.generation_seconds,

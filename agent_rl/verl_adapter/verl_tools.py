@@ -1,7 +1,7 @@
 """Converts agent_rl's tools to verl's form, and verl's tools to agent_rl's.
 
 verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` gives
-verl agent_rl's tools in this form, so that the key works for every form of entry and verl's `tool_agent` runs them.
+verl agent_rl's tools in this form, so that verl's key works for every form of entry and verl's `tool_agent` runs them.
 `to_specs` converts these tools, and tools that were written for verl, to the specs that agent_rl's loops use.
 """
 
@@ -107,12 +107,12 @@ def _tool_schema(spec: ToolSpec) -> OpenAIFunctionToolSchema:
 
 
 def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
-    """Convert the tools of verl's worker to specs for a `ToolSession`; a tool keeps its spec, for caches."""
+    """Convert the tools of verl's worker to specs for a `ToolSession`; a tool keeps its spec so that caches work."""
     return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
 
 
 def _verls_tool(spec: ToolSpec) -> Any:
-    """Create a tool of verl's `BaseTool` classes, and attach the entry's limits, which verl cannot store."""
+    """Create a tool from a subclass of verl's `BaseTool`, and attach the entry's limits, which verl cannot store."""
     tool = spec.cls(config={"type": "native", **spec.config}, tool_schema=_tool_schema(spec))
     own = _foreign_spec(tool)
     tool.agent_rl_spec = replace(own, timeout_s=spec.timeout_s, max_concurrency=spec.max_concurrency)

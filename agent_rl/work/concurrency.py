@@ -2,7 +2,7 @@
 
 `asyncio.wait_for` waits for work that ignores its cancellation, `asyncio.gather` leaves work running when one item
 raises an exception, and the default executor's threads prevent a process from exiting. An abandoned thread of this
-module is a daemon: it runs until its function returns or the process exits.
+module is a daemon, which runs until its function returns or the process exits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class OutOfTime(Exception):
-    """A limit of this module was reached; a TimeoutError comes from a tool."""
+    """A limit of this module was reached, whereas a TimeoutError comes from a tool."""
 
 
 class PerLoop(Generic[T]):
@@ -70,7 +70,7 @@ def gate(key: Hashable, limit: int) -> asyncio.Semaphore:
 async def within(limit_s: float, work: Coroutine[Any, Any, T]) -> T:
     """Await `work` for at most `limit_s` seconds.
 
-    Unlike `asyncio.wait_for`, this returns in time when the work ignores its cancellation, and distinguishes a
+    Unlike `asyncio.wait_for`, this function returns in time when the work ignores its cancellation, and distinguishes a
     cancellation by the work itself from a cancellation of the whole episode.
 
     Raises:

@@ -28,7 +28,7 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
     Args:
         path: the file's first part.
         lines: the lines; every line ends with a newline.
-        part_bytes: size in bytes at which the next part starts; None: the file has a single part.
+        part_bytes: size in bytes at which the next part starts; if None, the file has a single part.
 
     Raises:
         OSError: the file cannot be written; then it contains none of the lines.
@@ -59,7 +59,7 @@ def parts(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def firsts(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths without the later parts of other paths among them."""
+    """Return the paths, without paths that are later parts of another path."""
     paths = list(paths)
     later = {part for path in paths for part in parts(path)[1:]}
     return [path for path in paths if path not in later]
@@ -88,7 +88,7 @@ def _part(first: Path, number: int) -> Path:
 
 @contextmanager
 def _locked(file: io.FileIO) -> Iterator[None]:
-    """Lock the file; a file system without locks (often Lustre) excludes only other processes on this node."""
+    """Lock the file; without locks in the file system (often Lustre), only processes on this node are excluded."""
     with ExitStack() as stack:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -23,7 +23,7 @@ def progress(what: str, total: int | None = None, done: int = 0) -> Iterator[Cal
 
     Args:
         what: the items to count, for example `trajectories`.
-        total: number of items; None if unknown.
+        total: number of items, or None if unknown.
         done: number of items that were done before.
 
     Returns:

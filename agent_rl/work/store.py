@@ -1,9 +1,9 @@
 """`Store` keeps results by key in an append-only file; `Cache` executes equal calls only once, even at the same time;
-`pieces` stores the finished parts of a long command until all are done, so the same command resumes when interrupted.
+`pieces` stores the finished parts of a long command until all are done, so an interrupted command can resume.
 
 A line of the file is `[key, result]` as JSON. Processes on one machine may append to a file at the same time, and each
-reads the lines of the others. A killed process's incomplete line is ignored; of several lines with the same key, the
-last line counts. Nothing expires: delete the file when the code or service that computes the results has changed.
+process reads the other processes' lines. A killed process's incomplete line is ignored; if several lines have the same
+key, the last line is used. Nothing expires, so delete the file when the code or service behind the results changes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def by_content(value: Any, folder: Path = Path(), written: Collection[str] = ())
 
 
 class Store:
-    """Results by key in a file. Once the file is open, a failure is logged, and the result counts as missing.
+    """A file that stores results by key. Once the file is open, a failure is logged, and the result counts as missing.
 
     Args:
         path: the file's path; folders are created. Next to a SQLite file of an older version, `<path>.jsonl` is used.
@@ -156,7 +156,7 @@ class Found(NamedTuple):
     """The text that a call to `Cache.get` returned."""
 
     text: str
-    """The text; empty if `make` returned None."""
+    """The text, or "" if `make` returned None."""
     cached: bool
     waited_s: float
     """Seconds spent waiting for an equal call."""
@@ -166,7 +166,7 @@ class Cache:
     """Strings by key, in a file, or the most recently used strings in memory.
 
     Args:
-        path: the path of a `Store` on a local disk; None: memory only.
+        path: the path of a `Store` on a local disk; None means that results stay in memory.
         key: the configuration key that contains the path, for errors.
         kind: the kind of the strings, for errors, for example `verdicts`.
 
@@ -195,8 +195,8 @@ class Cache:
             patience_s: maximum number of seconds to wait for equal calls in progress; then this call runs too.
 
         Raises:
-            UnscoredError: `make` failed in this call, or in an equal call for which this call waited. After any other
-                failure of the equal call, this call runs.
+            UnscoredError: `make` failed in this call, or in an equal call for which this call waited. If the equal call
+                fails in another way, this call runs.
         """
         flights, loop, waited = self._flights.get(), asyncio.get_running_loop(), 0.0
         while (stored := self._recall(key)) is None and (flight := flights.get(key)) is not None:
@@ -251,7 +251,7 @@ class Pieces(dict[Key, Any]):
     """Results of pieces by number; each result is JSON data.
 
     Args:
-        store: the file that keeps the results; None: memory only.
+        store: the file that keeps the results; None means that results stay in memory.
     """
 
     def __init__(self, store: Store | None = None) -> None:
@@ -274,11 +274,11 @@ def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
 
     Args:
         what: the kind of pieces, for example `groups`.
-        total: number of pieces; None if unknown.
+        total: number of pieces, or None if unknown.
         work: JSON data and paths that identify the work; files are identified by their content.
 
     Raises:
-        KeyboardInterrupt: interrupted; the message says how many pieces are stored.
+        KeyboardInterrupt: the user interrupted the work; the message contains the number of stored pieces.
     """
     digest = hashlib.sha256(json.dumps([what, total, by_content(work)], default=str).encode()).hexdigest()
     try:

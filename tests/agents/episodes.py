@@ -73,8 +73,8 @@ class Waiting(Policy):
         return True
 
 
-def probe():
-    cls = type("Made", (Probe,), {"life": []})
+def probe(**flags):
+    cls = type("Made", (Probe,), {"life": [], **flags})
     return ToolSpec.from_class(cls), cls.life
 
 

@@ -1,9 +1,10 @@
-"""A program for `gateway_agent`: an agent on OpenAI's SDK with a calculator."""
+"""Programs for `gateway_agent`: an agent on OpenAI's SDK with a calculator, and a client that replays a row."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import httpx
 from openai import OpenAI
 
 CALCULATOR = {
@@ -24,3 +25,18 @@ def run(row: dict[str, Any], base_url: str, api_key: str) -> None:
             if not message.tool_calls:
                 return
             messages += [{"role": "tool", "tool_call_id": call.id, "content": "42"} for call in message.tool_calls]
+
+
+async def replay(row: dict[str, Any], base_url: str, api_key: str) -> None:
+    """Send the observations of the row after the policy's turns, as any client of chat completions would."""
+    messages, headers = list(row["prompt"]), {"Authorization": f"Bearer {api_key}"}
+    async with httpx.AsyncClient(headers=headers, timeout=None, verify=False) as client:
+        for observation in [*row["extra_info"]["observations"], None]:
+            body = {"model": "policy", "messages": messages, "tools": row["extra_info"]["tools"]}
+            answer = await client.post(f"{base_url}/chat/completions", json=body)
+            message = answer.raise_for_status().json()["choices"][0]["message"]
+            messages.append(message)
+            if isinstance(observation, str):
+                messages.append({"role": "user", "content": observation})
+            for call, text in zip(message.get("tool_calls") or (), observation or (), strict=False):
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})

@@ -113,7 +113,7 @@ def test_any_episode(tokenizer, monkeypatch, turns, results, length, budget, dro
     for sample in samples:
         assert len(sample.response_ids) == len(sample.mask) == len(sample.logprobs) <= length
         assert sample.mask[-1] == 1
-        ids = sample.prompt_ids + sample.response_ids
+        ids = [*sample.prompt_ids, *sample.response_ids]
         turns_in_it = len("".join(map(str, sample.mask)).replace("0", " ").split())
         seen, prompts = prompts[:turns_in_it], prompts[turns_in_it:]
         for earlier, later in zip(seen, [*seen[1:], ids], strict=True):

@@ -79,7 +79,6 @@ def test_text_answers_where_it_may():
 def test_instructions_say_how_to_answer():
     assert "\\boxed{answer}" in CodeActFormat().prompt(PROMPT, [PYTHON])[0]["content"]
     assert "boxed" not in CodeActFormat(answer="text").prompt(PROMPT, [PYTHON])[0]["content"]
-    assert CodeActFormat("").prompt(PROMPT, [PYTHON]) == PROMPT
 
 
 def test_variables_live_as_long_as_the_episode():

@@ -194,12 +194,12 @@ def test_each_sequence_has_what_was_sampled_in_it(tokens, tokenizer):
     for sample in (first, second):
         sampled = [i for i, mask in zip(sample.response_ids, sample.mask, strict=True) if mask]
         assert set(sampled) >= {tokenizer.eos_token_id}
-        assert sample.logprobs == [
+        assert list(sample.logprobs) == [
             logprob if mask else 0.0
             for logprob, mask in zip(server.logprobs(sample.response_ids), sample.mask, strict=True)
         ]
-    assert first.prompt_ids == server.requests[0]["ids"]
-    assert second.prompt_ids == server.requests[3]["ids"]
+    assert list(first.prompt_ids) == server.requests[0]["ids"]
+    assert list(second.prompt_ids) == server.requests[3]["ids"]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -223,7 +223,7 @@ def test_any_sequence_is_exact_and_within_its_budget(tokens, texts, response_len
     folds = [turn for turn in trajectory.turns if "fold" in turn.notes]
     assert len(samples) <= 1 + len(folds)
     assert len(folds) <= max_folds
-    sequences = [sample.prompt_ids + sample.response_ids for sample in samples]
+    sequences = [[*sample.prompt_ids, *sample.response_ids] for sample in samples]
     for sample in samples:
         assert len(sample.response_ids) == len(sample.mask) == len(sample.logprobs) <= response_length
         assert sample.mask[-1] == 1

@@ -65,7 +65,7 @@ def run(tmp_path: Path) -> Any:
             try:
                 return await loop.run_row(row, ScriptedPolicy(turns), loop.format())
             finally:
-                await (await gateway()).stop()
+                await gateway().stop()
 
         return asyncio.run(main())
 
@@ -76,6 +76,7 @@ def test_the_answer_is_the_last_message(run: Any) -> None:
     trajectory = run('ask(row["prompt"][0]["content"])', "It is 42.")
     assert (trajectory.answer, trajectory.stop_reason, trajectory.error) == ("It is 42.", StopReason.ANSWERED, None)
     assert trajectory.prompt[0].content == "6 * 7?"
+    assert 0 < trajectory.seconds < trajectory.ended
 
 
 def test_the_program_gets_the_row_without_ground_truth_and_secrets(

@@ -36,17 +36,14 @@ def test_plan_is_read(text, steps):
     assert step.calls[0].arguments == {"expression": "6*7"}
 
 
-@pytest.mark.parametrize("text", [ACT, ANSWER, "", "Plan:\n" + ACT, "Plan:\n\n \n" + ANSWER, "My Plan: x\n" + ACT])
-def test_first_turn_without_a_plan_is_malformed(text):
+WITHOUT = (ACT, ANSWER, "", "Plan:\n" + ACT, "Plan:\n\n \n" + ANSWER, "My Plan: x\n" + ACT)
+
+
+@pytest.mark.parametrize(("text", "told"), [*((text, NO_PLAN) for text in WITHOUT), (PLAN, NO_ACTION)])
+def test_first_turn_without_a_plan_or_with_nothing_else_is_malformed(text, told):
     with pytest.raises(MalformedActionError) as caught:
         PlanActFormat().parse(text, TOOLS)
-    assert str(caught.value) == NO_PLAN
-
-
-def test_plan_alone_is_no_action():
-    with pytest.raises(MalformedActionError) as caught:
-        PlanActFormat().parse(PLAN, TOOLS)
-    assert str(caught.value) == NO_ACTION
+    assert str(caught.value) == told
 
 
 def test_plan_and_its_revisions_are_kept():

@@ -43,11 +43,6 @@ def test_a_format_is_as_configured():
     assert format.reply("seen", []) == [{"role": "tool", "content": "seen"}]
 
 
-def test_the_error_for_an_unknown_name_suggests_the_nearest():
-    with pytest.raises(ConfigError, match=r"Did you mean 'react_agent'.*--script"):
-        loop("reactagent")
-
-
 def test_the_folding_agent_is_another_with_a_policy_around_its_own():
     sections = {"folding": {"loop": "user_sim_agent", "reserve_tokens": 64}, "user_sim": {"user": "scripted"}}
     folding = loop("folding_agent", EpisodeLimits(response_length=128), **sections)

@@ -76,15 +76,8 @@ def test_other_turns_are_malformed(text):
         SearchFormat().parse(text, TOOLS)
 
 
-def test_instructions_go_into_the_system_message():
+def test_instructions_go_into_the_system_message_and_show_a_turn_that_can_be_read():
     assert SearchFormat().prompt(PROMPT, TOOLS) == [{"role": "system", "content": DEFAULT_INSTRUCTIONS}, *PROMPT]
-    system = {"role": "system", "content": "Be brief."}
-    (first, *rest) = SearchFormat("Use tags.").prompt([system, *PROMPT], TOOLS)
-    assert (first, rest) == ({"role": "system", "content": "Be brief.\n\nUse tags."}, PROMPT)
-    assert SearchFormat("").prompt(PROMPT, TOOLS) == PROMPT
-
-
-def test_default_instructions_show_a_turn_that_can_be_read():
     assert SearchFormat().parse(DEFAULT_INSTRUCTIONS.rpartition(":")[2], TOOLS).answer == "Weimar"
 
 

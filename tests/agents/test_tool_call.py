@@ -7,9 +7,7 @@ from agent_rl.agents.episode.format import Step
 from agent_rl.agents.episode.policy import Generation, ScriptedPolicy
 from agent_rl.agents.tool_call import FORMAT_KEY, ToolCallFormat
 from agent_rl.errors import ConfigError
-from agent_rl.tools import ToolSpec
-from agent_rl.tools.builtin.calculator import Calculator
-from agent_rl.trajectory import StopReason, ToolCall, ToolResult, ToolStatus
+from agent_rl.trajectory import StopReason, ToolCall, ToolResult
 from tests.agents.episodes import PROMPT, probe, run
 
 CALL = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "6*7"}}\n</tool_call>'
@@ -30,18 +28,6 @@ def test_call_is_answered_by_a_tool_message_and_text_is_the_answer():
         {"role": "assistant", "content": "It is 42.\n"},
     ]
     assert trajectory.turns[0].observation == "42"
-
-
-def test_schemas_go_to_the_template_and_the_messages_stay_as_they_are():
-    spec = ToolSpec.from_class(Calculator)
-    assert ToolCallFormat().prompt(PROMPT, [spec]) == PROMPT
-    assert ToolCallFormat().template_tools([spec]) == [spec.schema()]
-
-
-def test_calls_beyond_the_parallel_limit_are_skipped_with_a_reason():
-    trajectory, policy = play(CALL + CALL, "42")
-    assert [result.status for result in trajectory.results] == [ToolStatus.OK, ToolStatus.SKIPPED]
-    assert [message["role"] for message in policy.messages[2:4]] == ["tool", "tool"]
 
 
 def test_call_ids_are_given_back():

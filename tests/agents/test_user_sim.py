@@ -35,17 +35,11 @@ def test_action_is_read(text):
     assert UserSimFormat().parse(text, TOOLS).calls == [ToolCall("calculator", {"expression": "6*7"})]
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", NO_MESSAGE),
-        (" \n", NO_MESSAGE),
-        ("Thought: x", NO_MESSAGE),
-        ("Message:", NO_MESSAGE),
-        ("Observation: 42", NO_MESSAGE),
-        ("Action: calculator", NO_ACTION),
-    ],
-)
+MALFORMED = {**dict.fromkeys(["", " \n", "Thought: x", "Message:", "Observation: 42"], NO_MESSAGE),
+             "Action: calculator": NO_ACTION}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "told"), MALFORMED.items())
 def test_other_turns_are_malformed(text, told):
     with pytest.raises(MalformedActionError) as caught:
         UserSimFormat().parse(text, TOOLS)

@@ -75,11 +75,10 @@ def test_one_run_is_its_first_against_its_last_validation(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("places", "problem"),
     [
-        (["before"], "share no row with a scored sample"),
+        (["before"], "no row has a scored sample in both"),
         (["before", "after", "before"], "3 runs or evaluations were given"),
-        (["before@3", "after"], "there is no step 3. It has no steps"),
         (["before", "elsewhere"], "elsewhere: the folder contains no trajectories"),
-        (["before", "other"], "share no row with a scored sample"),
+        (["before", "other"], "no row has a scored sample in both"),
     ],
 )
 def test_what_cannot_be_compared_is_named(places: list[str], problem: str, evaluations: list[str]) -> None:

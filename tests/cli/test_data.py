@@ -73,7 +73,6 @@ def test_good_rows_are_written_and_pass(agent_rl: Any, files: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["none.parquet"], "none.parquet: there is no such file"),
         (["train.parquet", "train.parquet"], "train.parquet: the file was passed twice"),
         (["train.parquet", "--fix", "train.parquet"], "--fix: train.parquet is one of the files"),
         (["train.parquet", "--model", "/no/such"], "--model: there is no tokenizer in '/no/such'"),

@@ -17,15 +17,6 @@ ROOT = Path(__file__).parents[2]
 RECIPE = "recipes/gsm8k_calculator"
 
 
-@pytest.fixture(scope="module")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
-
-    folder = tmp_path_factory.mktemp("tiny_model")
-    make_model(folder, make_tokenizer(CORPUS, folder, 512))
-    return folder
-
-
 def doctor(*arguments: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "agent_rl.cli.main", "doctor", *arguments]
     env = {key: value for key, value in os.environ.items() if key not in ("RAY_ADDRESS", "NNODES")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -144,21 +143,3 @@ def test_what_is_done_needs_no_endpoint(tmp_path: Path, data: str, tools: str, s
     assert (found["all"]["scored"], found["missing"], found["folder"]) == (16, 0, str(tmp_path / "out"))
     with pytest.raises(ConfigError, match=rf"^sampling.temperature: 0.5, but {tmp_path}/out was started with 1.0\."):
         inside([*arguments, "sampling.temperature=0.5"])
-
-
-@pytest.mark.parametrize(
-    ("word", "given", "said"),
-    [
-        ("--model", "scripte", "Did you mean 'scripted'?"),
-        ("--loop", "react", "Did you mean 'react_agent'?"),
-        ("--endpoint", "127.0.0.1", "is not an address"),
-        ("--data", "nowhere.parquet", "there is no such file"),
-    ],
-)
-def test_mistakes_are_named(
-    tmp_path: Path, data: str, tools: str, server: str, word: str, given: str, said: str
-) -> None:
-    arguments = command(data, tools, server, tmp_path / "out")
-    arguments[arguments.index(word) + 1] = given
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        inside(arguments)

@@ -76,7 +76,6 @@ def test_no_line_of_any_help_is_wider_than_a_terminal() -> None:
     [
         (["data", "chek"], "error: No such command 'chek'. Did you mean 'check'? See agent-rl data --help"),
         (["data", "check"], "error: Missing argument 'FILE...'. See agent-rl data check --help"),
-        (["trian", "x"], "error: trian: there is no such command. Did you mean 'train'"),
         (["view", "a", "--port", "x"], "error: Invalid value for '--port': "),
     ],
 )
@@ -99,13 +98,6 @@ def test_help_is_light() -> None:
     seconds, *heavy = done.stdout.splitlines()[-1].split()
     assert heavy == []
     assert float(seconds) < 1.0  # 0.25 on a quiet core
-
-
-def test_a_folder_that_is_no_recipe_is_one_line() -> None:
-    done = cli("train", "recipes/nothing", VERL_PLATFORM="cpu")
-    assert done.returncode == 2
-    assert done.stderr.strip().startswith("error: recipes/nothing: there is no such folder, and no recipe with this")
-    assert "Traceback" not in done.stderr
 
 
 GSM8K = str(ROOT / "recipes" / "gsm8k_calculator")
@@ -191,7 +183,7 @@ def test_an_expanded_tool_file_can_be_read(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_recipe_that_is_no_yaml_is_named_and_its_traceback_is_shown_on_demand(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("defaults: [agent, _self_]\ndata:\n  train_files: [a\nb: 1\n")
-    with pytest.raises(ConfigError, match=rf"^{tmp_path}/config\.yaml:4:2: not YAML: "):
+    with pytest.raises(ConfigError, match=rf"^{tmp_path}/config\.yaml:4:2: invalid YAML: "):
         inside("train", str(tmp_path))
     debugged = cli("train", str(tmp_path), "--debug", VERL_PLATFORM="cpu")
     assert debugged.returncode == 1
@@ -202,7 +194,7 @@ def test_a_recipe_that_is_no_yaml_is_named_and_its_traceback_is_shown_on_demand(
         "hydra: {searchpath: [pkg://agent_rl.config, pkg://verl.trainer.config]}\n"
         "defaults: [agent, size: small, _self_]\n"
     )
-    with pytest.raises(ConfigError, match=rf"^{tmp_path}/size/small\.yaml:3:1: not YAML: "):
+    with pytest.raises(ConfigError, match=rf"^{tmp_path}/size/small\.yaml:3:1: invalid YAML: "):
         inside("train", str(tmp_path))
 
 

@@ -27,6 +27,7 @@ TRAIN = ("train", "quickstart", f"actor_rollout_ref.model.path={ROOT}/recipes/qu
 MODEL = "actor_rollout_ref.model.path"
 FILES = ("data.train_files=own.parquet", "data.val_files=own.parquet")
 SCORER, REWARD = "agent_rl.reward.correctness.scorer", "agent_rl.reward"
+EVAL, CLOSED = ("eval", "--data", "own.parquet", "--model", "m", f"{SCORER}=math"), ("--endpoint", "http://127.0.0.1:1")
 
 MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("trian",), ("trian: there is no such command", "Did you mean 'train'")),
@@ -58,19 +59,24 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("eval", "--model", "m"), ("--data: no rows were given", "--recipe NAME")),
     (("eval", "run"), ("the run run has saved no checkpoint", "trainer.save_freq=N")),
     (("eval", "nothing"), ("nothing: its run.json cannot be read", "Pass a run's folder")),
+    ((*EVAL, "--endpoint", "127.0.0.1"), ("endpoint", "127.0.0.1", "is not an address")),
+    ((*EVAL, *CLOSED, "--loop", "react"), ("there is no agent 'react'", "Did you mean 'react_agent'?", "--script")),
+    ((*EVAL, *CLOSED, "--data", "nowhere.parquet"), ("nowhere.parquet", "there is no such file")),
     (("view",), ("RUN: no run was given", "agent-rl train RECIPE")),
     (("report", "nothing"), ("nothing: there is no such file or folder", "Pass a run's folder")),
     (("why", "nothing"), ("nothing: there is no such file or folder", "Pass a run's folder")),
     (("why", "."), (".: the folder has no readable metrics (there is no such file", "Pass a run's folder")),
     (("compare", "nothing", "run"), ("nothing: there is no such file or folder", "Pass a run's folder")),
-    (("compare", "run@9", "run"), ("run@9: there is no step 9", "It has no steps")),
+    (("compare", "run@9", "run"), ("run@9: there is no step 9", "Remove @9")),
     (("data", "check", "no.parquet"), ("no.parquet: there is no such file", "Known: ")),
     (("data", "check", "raw.jsonl"),
      ("raw.jsonl has no prompt column, only question, answer", "agent-rl data convert raw.jsonl --prompt question")),
-    (("data", "show", "own.parquet", "--row", "7"), ("--row: own.parquet has no row 7", "start at 0")),
+    (("data", "show", "own.parquet", "--row", "7"), ("--row: own.parquet has no row 7", "the first row is 0")),
     (("data", "convert", "raw.jsonl", "--prompt", "qestion"), ("there is no column qestion", "It has question")),
     (("new", "recipe", "run"), ("run: it already exists", "Choose a new folder")),
     (("new", "tool", "my tool"), ("NAME: 'my tool'", "Write it like 'my_tool'")),
+    (("new", "tool", "calculator"), ("agent_rl already has a tool 'calculator'",)),
+    (("new", "reward", "json"), ("'json' is already a module",)),
     (("new", "robot", "x"), ("KIND: unknown kind 'robot'", "Known: agent, recipe, reward, task, tool")),
     (("reward", "score", "no.jsonl"), ("no.jsonl: there is no such file or folder", "Pass a JSONL file")),
     (("judge", "try", "run/trace.jsonl", "--config", "quickstart"), ("uses neither a model nor", "llm_judge")),

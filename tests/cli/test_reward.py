@@ -168,7 +168,6 @@ def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
         (["score", "{file}", "agent_rl.reward.eficiency.penalty=1"], "Did you mean 'efficiency'"),
         (["score", "{file}", "--config", "nowhere.yaml"], "no such file"),
         (["score", "{file}", "--config", "gsm8k_calc"], "Did you mean 'gsm8k_calculator'"),
-        (["score", "nowhere.jsonl"], "there is no such file"),
         (["attack", "{file}", "--only", "stufing"], "Did you mean 'stuffing'"),
         (["attack", "{file}", "--attack", "nowhere.py:x"], "there is no file"),
     ],

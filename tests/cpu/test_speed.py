@@ -60,7 +60,7 @@ def test_only_plain_loops_are_made_without_hydra() -> None:
         "try: make(_target_='no.thing')\n"
         "except hydra.errors.InstantiationException as error: print(*made, str(error).split(': ')[0])"
     )
-    assert python(LOOP + code) == "count(3) None 1 no.thing cannot be made"
+    assert python(LOOP + code) == "count(3) None 1 no.thing cannot be created"
 
 
 PUTS = """

@@ -196,7 +196,7 @@ def test_a_checkpoint_of_other_rows_is_refused_by_name() -> None:
         ({"weights": {"*": 0}}, r"agent_rl\.data\.weights: no source has a weight above 0"),
         ({"weights": [1, 2, 3]}, r"3 weights for 2 data\.train_files"),
         ({"stages": [{"until_step": 1, "weights": {"x": 1}}, {}]}, r"stages\[0\]\.weights\.x"),
-        ({"stages": [{"difficulty": [2, 3]}]}, r"stages\[0\]\.difficulty: no row.*from 2 to 3.*range from 0 to 0\.9"),
+        ({"stages": [{"difficulty": [2, 3]}]}, r"stages\[0\]\.difficulty: no row.*from 2 to 3.*overlaps 0 to 0\.9"),
     ],
 )
 def test_settings_that_do_not_fit_the_rows_are_refused(keys: dict[str, Any], words: str) -> None:

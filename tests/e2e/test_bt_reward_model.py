@@ -9,10 +9,9 @@ import psutil
 import pytest
 
 from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
-from agent_rl.data import arithmetic
 from agent_rl.rewards.models.conversation import messages
 from agent_rl.trajectory import Trajectory, trace
-from tests.e2e.training import diffs, train_recipe
+from tests.e2e.training import diffs, sums, train_recipe
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 
@@ -27,12 +26,10 @@ def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[],
         classifiers[name] = make_classifier(
             tmp_path / name, tokenizer, hidden=48, layers=2, max_positions=4096, seed=seed
         )
-    problems = zip(("train", "test"), arithmetic.train_test(0, 8, 4), strict=True)
-    rows = {split: [arithmetic.to_row(each, split, i) for i, each in enumerate(its)] for split, its in problems}
     logged = train_recipe(
         "bt_reward_model",
         tmp_path,
-        rows,
+        sums(8, 4),
         f"actor_rollout_ref.model.path={tiny_model}",
         f"agent_rl.reward.models.preference.path={tmp_path}/preference",
         "agent_rl.reward.models.preference.placement=shared",

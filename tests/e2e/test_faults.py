@@ -219,13 +219,6 @@ def test_the_same_bug_of_a_tool_stops_the_run_at_the_eighth_time_whenever_that_i
     assert [each["agent/unscored"] for each in steps] == [2.0, 2.0, 2.0]
 
 
-@pytest.mark.recipes
-def test_a_loop_that_does_not_exist_stops_the_run_and_says_so(rows: Path, tiny_model: Path) -> None:
-    command = trainer_command(ROOT / "recipes/quickstart", overrides(rows, tiny_model))  # nobody registers "faulty"
-    with pytest.raises(TrainerError, match="agent loop 'faulty' is not registered"):
-        run_alone(command, rows / "out", timeout_s=300)
-
-
 def test_a_wrong_key_stops_the_run_before_ray_starts(
     rows: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

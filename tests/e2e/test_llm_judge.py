@@ -13,11 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from agent_rl.data import arithmetic, write_parquet
 from agent_rl.evaluation.sources import serve
-from agent_rl.launch.command import trainer_command
 from agent_rl.trajectory import trace
-from tests.e2e.training import run_alone
+from tests.e2e.training import sums, train_recipe
 
 ROOT = Path(__file__).parents[2]
 PROMPTS, SAMPLES = 4, 2
@@ -33,8 +31,6 @@ def test_a_judge_on_the_engine_scores_two_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    problems, _ = arithmetic.train_test(0, 2 * PROMPTS, 1)
-    write_parquet([arithmetic.to_row(each, "train", at) for at, each in enumerate(problems)], tmp_path / "rows.parquet")
     logged = asyncio.run(run(tmp_path, tiny_model))
 
     assert sorted(logged) == [1, 2]
@@ -67,24 +63,17 @@ def test_a_judge_on_the_engine_scores_two_steps(
 async def run(folder: Path, model: Path) -> dict[int, dict[str, Any]]:
     """Train beside the judge; each step's metrics."""
     async with serve(model, "judge", folder / "judge.log") as judge:
-        logged: dict[int, dict[str, Any]] = {}
-        await asyncio.to_thread(train, folder, model, judge, logged)
-        return logged
+        return await asyncio.to_thread(train, folder, model, judge)
 
 
-def train(folder: Path, model: Path, judge: str, logged: dict[int, dict[str, Any]]) -> None:
+def train(folder: Path, model: Path, judge: str) -> dict[int, dict[str, Any]]:
     judged, compared = "agent_rl.reward.components.judge", "+agent_rl.reward.components.better"
     (folder / "pair.md").write_text("Which is better?\n{transcript_a}\n{transcript_b}")
     short = {"temperature": 1.0, "max_reason": 20, "verdict_attempts": 20}  # an untrained one often fails
     overrides = {
-        "data.train_files": f"{folder}/rows.parquet",
-        "data.val_files": f"{folder}/rows.parquet",
         "actor_rollout_ref.model.path": model,
         "actor_rollout_ref.actor.optim.lr": 0.01,
-        "trainer.val_before_train": False,
         "trainer.test_freq": -1,
-        "trainer.logger": "[console,file]",
-        "agent_rl.run.folder": folder,
         f"{judged}.gate": "'correctness < 1'",  # an untrained model is never right
         f"{judged}.config.url": judge,
         f"+{judged}.config.votes": 3,
@@ -95,8 +84,6 @@ def train(folder: Path, model: Path, judge: str, logged: dict[int, dict[str, Any
         f"{compared}.config.model": "judge",
         f"{compared}.config.template": folder / "pair.md",
         **{f"{compared}.config.{key}": value for key, value in short.items()},
-        "hydra.run.dir": f"{folder}/hydra",
     }
-    arguments = [f"{key}={value}" for key, value in overrides.items()]
-    command = trainer_command(ROOT / "recipes/llm_judge", arguments)
-    run_alone(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=500)
+    given = [f"{key}={value}" for key, value in overrides.items()]
+    return train_recipe("llm_judge", folder, sums(2 * PROMPTS), *given)

@@ -15,11 +15,9 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 
-from agent_rl.data import arithmetic, write_parquet
 from agent_rl.evaluation.sources import serve
-from agent_rl.launch.command import trainer_command
 from agent_rl.trajectory import trace
-from tests.e2e.training import run_alone
+from tests.e2e.training import sums, train_recipe
 from tests.rewards.service.process import Service
 
 ROOT = Path(__file__).parents[2]
@@ -38,8 +36,6 @@ def test_a_run_survives_its_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    problems, _ = arithmetic.train_test(0, 2 * PROMPTS, 1)
-    write_parquet([arithmetic.to_row(each, "train", at) for at, each in enumerate(problems)], tmp_path / "rows.parquet")
     logged, killed = asyncio.run(run(tmp_path, tiny_model))
 
     assert len(killed) == 2
@@ -86,22 +82,16 @@ async def run(folder: Path, model: Path) -> tuple[dict[int, dict[str, Any]], lis
 
 def train(folder: Path, model: Path, service: str, logged: dict[int, dict[str, Any]]) -> None:
     overrides = {
-        "data.train_files": f"{folder}/rows.parquet",
-        "data.val_files": f"{folder}/rows.parquet",
         "actor_rollout_ref.model.path": model,
         "actor_rollout_ref.actor.optim.lr": 0.01,
-        "trainer.val_before_train": False,
         "trainer.test_freq": -1,
-        "trainer.logger": "[console,file]",
-        "agent_rl.run.folder": folder,
         "agent_rl.reward.reward_api": f"{service}/get_reward",
         "agent_rl.reward.components.judged.config.url": f"{service}/get_reward2",
         "agent_rl.reward.components.judged.gate": "'correctness < 1'",  # an untrained model is never right
-        "hydra.run.dir": f"{folder}/hydra",
     }
-    arguments = [f"{key}={value}" for key, value in overrides.items()]
-    command = trainer_command(ROOT / "recipes/reward_api", arguments)
-    run_alone(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=500)
+    train_recipe(
+        "reward_api", folder, sums(2 * PROMPTS), *(f"{key}={value}" for key, value in overrides.items()), logged=logged
+    )
 
 
 def kill_in_each_step(

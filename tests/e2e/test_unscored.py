@@ -51,7 +51,7 @@ def run(
     return train(
         folder,
         model,
-        script=Path(__file__).with_name("unscored_train.py"),
+        script=Path(__file__).with_name("faults_train.py"),
         data__train_batch_size=1,
         actor_rollout_ref__rollout__n=len(answers),
         actor_rollout_ref__actor__ppo_mini_batch_size=1,

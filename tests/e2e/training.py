@@ -126,8 +126,18 @@ def overrides(folder: Path, model: Path, *groups: str, agent: str = "react_agent
     return [*groups, *(f"{key}={value}" for key, value in given.items())]
 
 
+def sums(train: int, test: int = 1) -> dict[str, list[dict[str, Any]]]:
+    """So many rows of generated problems."""
+    problems = zip(("train", "test"), arithmetic.train_test(0, train, test), strict=True)
+    return {split: [arithmetic.to_row(each, split, i) for i, each in enumerate(its)] for split, its in problems}
+
+
 def train_recipe(
-    recipe: str, folder: Path, rows: dict[str, list[dict[str, Any]]], *overrides: str
+    recipe: str,
+    folder: Path,
+    rows: dict[str, list[dict[str, Any]]],
+    *overrides: str,
+    logged: dict[int, dict[str, Any]] | None = None,
 ) -> dict[int, dict[str, Any]]:
     """Train a recipe in its size for a CPU, on a few rows, and return each step's metrics.
 
@@ -136,7 +146,9 @@ def train_recipe(
         folder: gets rows, trace and logs.
         rows: of `train` and `test`.
         overrides: further ones.
+        logged: gets the metrics of each step when it ends.
     """
+    logged = {} if logged is None else logged
     for split, its in rows.items():
         write_parquet(its, folder / f"{split}.parquet")
     arguments = [
@@ -150,7 +162,6 @@ def train_recipe(
         f"hydra.run.dir={folder}/hydra",
         *overrides,
     ]
-    logged: dict[int, dict[str, Any]] = {}
     run_alone(
         trainer_command(ROOT / "recipes" / recipe, arguments),
         folder / "out",

@@ -144,7 +144,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "reset_differs": (
         "self.code, self.is_open = code,", "self.code, self.is_open = random.random(),",
-        (f"Safe.reset (FILE:{RESET}): it differs between two calls in self.code", "draw from self.random"),
+        (f"Safe.reset (FILE:{RESET}): it differs between two calls in self.code", "Draw from self.random"),
     ),
     "reward_of_nan": (
         "return float(self.is_open)", "return math.nan",
@@ -164,7 +164,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "expert_raises": (
         "self.open(self.code)", "self.opens()",
-        (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError", "must solve every row; correct the method"),
+        (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError", "Correct the expert so that it solves every row"),
     ),
     "not_an_environment": (
         WORKS[WORKS.index("class Safe") :], "class Safe:\n    pass\n",

@@ -132,7 +132,7 @@ def changed(*pairs, more=""):
             r"cannot describe the tool act \(.*env.py:6\).*Args:",
         ),
         (changed(("word: str", "word")), r"cannot describe the tool act .*type hint"),
-        (changed(("    def reset", "    async def reset")), r"Env \(.*env.py:2\): reset is async"),
+        (changed(("    def reset", "    async def reset")), r"Env \(.*env.py:2\) has an async reset"),
         (
             changed(more=ENV.replace("Env", "Other")),
             r"several classes with reset: Env, Other. Name one, .*env.py:Other",
@@ -140,7 +140,7 @@ def changed(*pairs, more=""):
         (changed(("self.calls += 1", "import signal; signal.alarm(1)")), r"signal.alarm, which fails outside the main"),
         (changed(more="def f(completion_ids, **more): ...\nreward_funcs = f\n"), r"takes completion_ids"),
         (changed(more="reward_funcs = ['org/model']\n"), r"the reward 'org/model' is a model"),
-        (changed(more="environment_factory = {'a': Env, 'b': Env}\n"), r"several factories and no rows"),
+        (changed(more="environment_factory = {'a': Env, 'b': Env}\n"), r"several factories but no rows"),
     ],
 )
 def test_mistake_is_named_with_its_remedy(write, text, message):

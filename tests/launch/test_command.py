@@ -2,7 +2,7 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.launch import command as module
-from agent_rl.launch.command import require_device, rewrite, trainer_command
+from agent_rl.launch.command import require_device, trainer_command
 
 
 def test_the_command_on_a_cpu_and_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,8 +23,3 @@ def test_without_accelerator_and_without_the_switch_the_remedy_is_named(monkeypa
     monkeypatch.setattr(module, "has_accelerator", lambda: False)
     with pytest.raises(ConfigError, match="VERL_PLATFORM=cpu"):
         require_device()
-
-
-def test_an_override_without_value_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"trainer\.total_epochs: this is not a hydra override"):
-        rewrite(["trainer.total_epochs"])

@@ -161,6 +161,7 @@ def test_a_recipe_in_old_spelling_composes_and_a_refusal_names_its_line(tmp_path
     assert config.reward.custom_reward_function.path == "b.py"
     assert config.reward.custom_reward_function.reward_kwargs.x == 1
     assert "lora" not in config
+    assert (config.custom_reward_function.path, "reward_kwargs" in config.custom_reward_function) == (None, False)
     file.write_text(f"{text}\nreward_model:\n  micro_batch_size: 2\n")
     line = text.count("\n") + 3
     with pytest.raises(ConfigError) as caught:

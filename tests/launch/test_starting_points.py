@@ -13,7 +13,6 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_rl.cli.main import app
-from agent_rl.errors import ConfigError
 from agent_rl.launch.starting_points import KINDS, make_start
 
 pytestmark = pytest.mark.slow
@@ -69,24 +68,6 @@ def test_the_commands_that_come_next(kind: str, folder: Path, monkeypatch: pytes
             done = CliRunner().invoke(app, [*words[2:], "--dry-run"], catch_exceptions=False)
             assert done.exit_code == 0, (words, done.output)
             assert f"experiment_name: own_{kind}" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["toll", "x"], "KIND: unknown kind 'toll'. Did you mean 'tool'?"),
-        (["tool", "unit-converter"], "is not a valid name for a Python module. Write it like 'unit_converter'"),
-        (["tool", "calculator"], "agent_rl already has a tool 'calculator'"),
-        (["reward", "json"], "'json' is already a module"),
-        (["tool", "own_tool"], "own_tool: it already exists. Choose a new folder with --to"),
-    ],
-)
-def test_what_cannot_be_made_is_refused(
-    words: list[str], said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        CliRunner().invoke(app, ["new", *words], catch_exceptions=False)
 
 
 @pytest.mark.recipes

@@ -30,11 +30,6 @@ def test_the_error_names_the_key_and_what_is_missing(path: str, message: str, tm
         find_object(path, PLACE, tmp_path)
 
 
-def test_a_misspelled_short_name_gets_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"^agent_rl\.user: there is no user 'lm'\. Did you mean 'llm'"):
-        find_object("lm", Place("agent_rl.user"), known=["llm", "scripted"])
-
-
 def test_a_class_must_be_of_the_base_and_complete() -> None:
     assert find_class("collections.OrderedDict", dict, PLACE)
     with pytest.raises(ConfigError, match=r"'pathlib.Path' is not a subclass of builtins.dict. Derive it from dict"):

@@ -10,12 +10,6 @@ from agent_rl.settings import old_keys
 from agent_rl.settings.old_keys import change_arguments, change_config
 
 
-def test_a_moved_key_takes_effect_and_a_line_says_what_it_became() -> None:
-    changed, (note,) = change_arguments(["custom_reward_function.path=a.py", "trainer.nnodes=1", "size=3b"])
-    assert changed == ["reward.custom_reward_function.path=a.py", "trainer.nnodes=1", "size=3b"]
-    assert note.startswith("custom_reward_function.path=a.py is reward.custom_reward_function.path=a.py: ")
-
-
 def test_a_key_in_both_spellings_is_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"custom_reward_function\.name: this key is now reward\.custom_reward_function\."
@@ -28,17 +22,6 @@ def test_a_key_in_both_spellings_is_refused() -> None:
 def test_an_old_key_after_todays_wins_as_any_later_override_does() -> None:
     changed, _ = change_arguments(["trainer.experiment_name=launchers", "run_name=users"])
     assert changed == ["trainer.experiment_name=launchers", "trainer.experiment_name=users"]
-
-
-def test_a_key_of_a_file_takes_effect_and_the_command_line_wins() -> None:
-    given = {"custom_reward_function": {"path": "a.py", "name": None, "reward_kwargs": {"x": 1}}}
-    config = OmegaConf.create(given | {"reward": {"custom_reward_function": {"path": "b.py", "name": "f"}}})
-    notes = change_config(config, {"reward.custom_reward_function.path"})
-    assert len(notes) == 2
-    assert config == {
-        "custom_reward_function": {"path": None, "name": None},
-        "reward": {"custom_reward_function": {"path": "b.py", "name": "f", "reward_kwargs": {"x": 1}}},
-    }
 
 
 def test_every_row_is_well_formed() -> None:

@@ -67,41 +67,34 @@ def test_the_error_crosses_process_boundaries(tmp_path: Path):
     assert (str(again), again.place, again.trace) == (str(error), error.place, error.trace)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        UnscoredError("the judge is down"),
-        EngineError("no answer"),
-        TimeoutError(),
-        ConnectionResetError(),
-        httpx.ConnectError("refused"),
-        httpx.ReadTimeout("slow"),
-        urllib.error.URLError(ConnectionRefusedError()),
-        urllib.error.HTTPError("http://x", 503, "unavailable", None, None),  # type: ignore[arg-type]
-        httpx.HTTPStatusError("busy", request=httpx.Request("GET", "http://x"), response=httpx.Response(429)),
-        subprocess.TimeoutExpired("latex", 5),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_what_the_infrastructure_did_is_no_bug(error: Exception):
-    assert is_outage(error)
+HTTP_404 = httpx.HTTPStatusError("no", request=httpx.Request("GET", "http://x"), response=httpx.Response(404))
+HTTP_429 = httpx.HTTPStatusError("busy", request=httpx.Request("GET", "http://x"), response=httpx.Response(429))
+OUTAGES: list[Exception] = [
+    UnscoredError("the judge is down"),
+    EngineError("no answer"),
+    TimeoutError(),
+    ConnectionResetError(),
+    httpx.ConnectError("refused"),
+    httpx.ReadTimeout("slow"),
+    urllib.error.URLError(ConnectionRefusedError()),
+    urllib.error.HTTPError("http://x", 503, "unavailable", None, None),  # type: ignore[arg-type]
+    HTTP_429,
+    subprocess.TimeoutExpired("latex", 5),
+]
+BUGS: list[Exception] = [
+    ValueError("x"),
+    KeyError("x"),
+    AttributeError(),
+    FileNotFoundError(),
+    httpx.InvalidURL("x"),
+    HTTP_404,
+    urllib.error.HTTPError("http://x", 404, "not found", None, None),  # type: ignore[arg-type]
+]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ValueError("x"),
-        KeyError("x"),
-        AttributeError(),
-        FileNotFoundError(),
-        httpx.InvalidURL("x"),
-        httpx.HTTPStatusError("no", request=httpx.Request("GET", "http://x"), response=httpx.Response(404)),
-        urllib.error.HTTPError("http://x", 404, "not found", None, None),  # type: ignore[arg-type]
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_anything_else_is_a_bug(error: Exception):
-    assert not is_outage(error)
+@pytest.mark.parametrize("error", [*OUTAGES, *BUGS], ids=lambda error: type(error).__name__)
+def test_what_the_infrastructure_did_is_no_bug_and_anything_else_is(error: Exception):
+    assert is_outage(error) == (error in OUTAGES)
 
 
 def test_the_eighth_of_one_bug_stops_the_run_and_others_do_not():

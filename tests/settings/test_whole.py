@@ -23,21 +23,15 @@ def test_an_absent_section_gives_the_defaults(settings, config):
 
 def test_values_are_read(settings):
     section = {
-        "budget": {"max_tool_calls": 8, "max_seconds": 60, "tool_timeout_s": 5},
-        "react": {"instructions": "Use {tools}.", "observation_role": "tool"},
-        "reward": {"efficiency": {"penalty": 0.2, "free_calls": 1}, "format": {"weight": 0}},
-        "tools": {"max_result_tokens": 256, "cache_path": "runs/cache.sqlite"},
-        "trace": {"path": "runs/trace.jsonl"},
+        "budget": {"max_tool_calls": 8, "tool_timeout_s": 5},
+        "react": {"observation_role": "tool"},
+        "reward": {"efficiency": {"penalty": 0.2}, "format": {"weight": 0}},
     }
     read = settings({"agent_rl": section})
-    assert read.budget.max_tool_calls == 8
-    assert read.budget.tool_timeout_s == 5.0
+    assert (read.budget.max_tool_calls, read.budget.tool_timeout_s) == (8, 5.0)
     assert read.react.observation_role == "tool"
-    assert (read.reward.efficiency.penalty, read.reward.efficiency.free_calls) == (0.2, 1)
-    assert read.reward.efficiency.floor == -0.5
+    assert (read.reward.efficiency.penalty, read.reward.efficiency.floor) == (0.2, -0.5)
     assert read.reward.format.weight == 0.0
-    assert (read.tools.max_result_tokens, read.tools.cache_path) == (256, "runs/cache.sqlite")
-    assert read.trace.path == "runs/trace.jsonl"
 
 
 def test_interpolations_are_resolved():
@@ -49,12 +43,8 @@ def test_interpolations_are_resolved():
     ("section", "key", "remedy"),
     [
         ({"rewards": {}}, "agent_rl.rewards", "Did you mean 'reward'?"),
-        ({"reward": {"efficiency": {"penalti": 1}}}, "agent_rl.reward.efficiency.penalti", "Did you mean 'penalty'?"),
         ({"reward": {"efficiency": {"penalty": -1}}}, "agent_rl.reward.efficiency.penalty", ""),
-        ({"reward": {"correctness": {"weight": float("inf")}}}, "agent_rl.reward.correctness.weight", ""),
-        ({"reward": {"correctness": 1}}, "agent_rl.reward.correctness", ""),
         ({"reward": None}, "agent_rl.reward", ""),
-        ({"react": {"observation_role": "assistant"}}, "agent_rl.react.observation_role", ""),
         (["yes"], "agent_rl", ""),
     ],
 )

@@ -18,10 +18,10 @@ def test_interpolations_are_resolved_and_words_win(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: [\n", r"a\.yaml:3:1: not YAML: expected the node content"),
-        ("a: 1\na: 2\n", r"a\.yaml:2:1: not YAML: found duplicate key a"),
+        ("a: 1\nb: [\n", r"a\.yaml:3:1: invalid YAML: expected the node content"),
+        ("a: 1\na: 2\n", r"a\.yaml:2:1: invalid YAML: found duplicate key a"),
         ("a: 1\nb:\n  c: ${oc.env:NOT_SET_ANYWHERE}\n", r"a\.yaml:3: b\.c: .*NOT_SET_ANYWHERE.*Set the variable"),
-        ("3", r"a\.yaml: cannot be read: .*Pass a readable YAML file"),
+        ("3", r"a\.yaml: it cannot be read: .*Pass a readable YAML file"),
     ],
 )
 def test_the_line_of_a_mistake_is_named(text: str, message: str, tmp_path: Path) -> None:

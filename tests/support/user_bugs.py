@@ -131,7 +131,7 @@ BUGS = (
     Bug("scorer raises", "reward.py", "return float(solution_str == ", "return float('x' + ", 5, "ValueError"),
     Bug("component raises", "reward.py", "Value(float(", "Value(trajectory.no_such(", 9, "AttributeError"),
     Bug("CSV", "config.yaml", "train_files: FOLDER/rows.parquet", "train_files: FOLDER/rows.csv", None, "not .csv"),
-    Bug("YAML syntax", "config.yaml", "  rollout:\n    n: 2", "  rollout: [\n    n: 2", 17, "not YAML"),
+    Bug("YAML syntax", "config.yaml", "  rollout:\n    n: 2", "  rollout: [\n    n: 2", 17, "invalid YAML"),
     Bug("wrong type in a tool's config", "tools.yaml", "top_k: 3", "top_k: three", 4, "'three'"),
 )
 

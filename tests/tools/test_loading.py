@@ -204,7 +204,7 @@ def entry(text):
 
 
 BROKEN = [  # YAML, and what the message must say
-    ("tools: [", ["not YAML", "Fix the syntax"]),
+    ("tools: [", ["invalid YAML", "Fix the syntax"]),
     ("3", ["cannot be read", "Pass a readable YAML file"]),
     ("tool: []", ["tool: unknown key", "Did you mean 'tools'?"]),
     ("tools: {name: calculator}", ["tools: expected a list", "Change the value"]),
@@ -297,7 +297,7 @@ def test_every_mistake_says_where_and_what_to_do(load, tmp_path, text, expected)
     assert re.match(
         rf"{tmp_path}/tools\.yaml:\d+: tools\[" if "tools[" in message else f"{tmp_path}/tools.yaml", message
     )
-    assert "\n" not in message or "not YAML" in message
+    assert "\n" not in message or "invalid YAML" in message
     assert caught.value.remedy
     for part in expected:
         assert part in message
@@ -359,7 +359,7 @@ def test_an_unreadable_file_is_refused_with_the_reason(tmp_path):
     with pytest.raises(ConfigError, match="tools: missing"):
         load_tools(tmp_path / "empty.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"tools: \xff\xfe")
-    with pytest.raises(ConfigError, match="not YAML"):
+    with pytest.raises(ConfigError, match="invalid YAML"):
         load_tools(tmp_path / "binary.yaml")
 
 

@@ -9,50 +9,20 @@ from PIL import Image
 from agent_rl.trajectory import (
     SCHEMA_VERSION,
     Message,
-    Score,
     StopReason,
     ToolCall,
-    ToolResult,
-    ToolStatus,
     Trajectory,
     Turn,
     row_data,
 )
-
-
-def _full():
-    call = ToolCall("python", {"code": "6*7", "deep": [1, {"a": None}]}, id="1")
-    good = ToolResult("1", "python", "42", seconds=0.5, reward=0.1, metrics={"lines": 1})
-    bad = ToolResult("2", "nope", "no such tool", status=ToolStatus.UNKNOWN_TOOL)
-    return Trajectory(
-        prompt=[Message("system", "s"), Message("user", "6*7? \u00e9\u4e2d\U0001f600\n\u2028")],
-        stop_reason=StopReason.ANSWERED,
-        turns=[
-            Turn(
-                "t1", 3, [call, ToolCall("nope")], [good, bad], observation="42", generation_seconds=1, tool_seconds=0.5
-            ),
-            Turn("t2", 2, malformed="no action", generation_seconds=0.25),
-            Turn("42", 1),
-        ],
-        id="u_0",
-        agent="react_agent",
-        data_source="gsm8k",
-        ground_truth="42",
-        answer="42",
-        score=Score(1.0, {"correctness": 1.0}),
-        prompt_tokens=5,
-        response_tokens=9,
-        seconds=2.0,
-        info={"index": 3, "split": "train"},
-        row={"data_source": "gsm8k", "extra_info": {"level": 2}, "difficulty": [0.5]},
-    )
+from tests.trajectory.exports.made import HOSTILE, trajectory
 
 
 def test_a_trajectory_counts_calls_errors_and_seconds():
-    trajectory = _full()
-    assert (trajectory.tool_calls, trajectory.tool_errors, trajectory.malformed_turns) == (2, 1, 1)
-    assert [result.text for result in trajectory.results] == ["42", "no such tool"]
-    assert (trajectory.generation_seconds, trajectory.tool_seconds) == (1.25, 0.5)
+    whole = trajectory()
+    assert (whole.tool_calls, whole.tool_errors, whole.malformed_turns) == (3, 1, 1)
+    assert [result.text for result in whole.results] == [HOSTILE, "42", "Error: division by zero"]
+    assert (whole.generation_seconds, whole.tool_seconds) == (2.0, 0.75)
 
 
 def test_repeated_calls_are_equal_to_an_earlier_one():
@@ -63,10 +33,12 @@ def test_repeated_calls_are_equal_to_an_earlier_one():
 
 
 def test_results_of_an_older_version_are_read():
-    data = _full().to_dict()
+    data = trajectory().to_dict()
     for result in data["turns"][0]["results"]:
         del result["queue_seconds"], result["answer"]
-    assert Trajectory.from_dict(data) == _full()
+    read = Trajectory.from_dict(data)
+    assert [(each.queue_seconds, each.answer) for each in read.results] == [(0.0, None)] * 3
+    assert [each.text for each in read.results] == [each.text for each in trajectory().results]
 
 
 def test_a_row_is_kept_as_json_data_without_prompt_and_media():
@@ -88,30 +60,28 @@ def test_a_row_is_kept_as_json_data_without_prompt_and_media():
         "extra_info": {"index": 3, "level": None, "seen": "2025-01-02"},
         "difficulty": 0.5,
     }
-    trajectory = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, row=row)
-    assert Trajectory.from_json(trajectory.to_json()).extra_info == row["extra_info"]
+    made = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, row=row)
+    assert Trajectory.from_json(made.to_json()).extra_info == row["extra_info"]
 
 
-@pytest.mark.parametrize("trajectory", [_full(), Trajectory(prompt=[], stop_reason=StopReason.ERROR, error="boom")])
-def test_json_goes_both_ways(trajectory):
-    assert Trajectory.from_dict(trajectory.to_dict()) == trajectory
-    assert Trajectory.from_json(trajectory.to_json()) == trajectory
-    assert Trajectory.from_json(trajectory.to_json().encode()) == trajectory
-    assert "\n" not in trajectory.to_json()
-
-
-def test_to_dict_is_plain_data_that_crosses_process_boundaries():
-    data = _full().to_dict()
+@pytest.mark.parametrize(
+    "given", [trajectory(), Trajectory(prompt=[], stop_reason=StopReason.ERROR, error="中😀\u2028")]
+)
+def test_json_goes_both_ways_and_a_dict_is_plain_data(given):
+    data = given.to_dict()
     assert json.loads(json.dumps(data)) == data
     assert _types(data) <= {dict, list, str, int, float, bool, type(None)}
-    assert Trajectory.from_dict(pickle.loads(pickle.dumps(data))) == _full()
-    assert pickle.loads(pickle.dumps(_full())) == _full()
+    assert Trajectory.from_dict(data) == given
+    assert Trajectory.from_json(given.to_json()) == given
+    assert Trajectory.from_json(given.to_json().encode()) == given
+    assert "\n" not in given.to_json()
+    assert pickle.loads(pickle.dumps(given)) == given
 
 
 @pytest.mark.parametrize("version", [None, 0, SCHEMA_VERSION + 1, "1"])
 def test_another_version_is_refused(version):
     with pytest.raises(ValueError, match="cannot be read"):
-        Trajectory.from_dict(_full().to_dict() | {"version": version})
+        Trajectory.from_dict(trajectory().to_dict() | {"version": version})
 
 
 @pytest.mark.parametrize(
@@ -120,7 +90,7 @@ def test_another_version_is_refused(version):
 )
 def test_what_is_no_trajectory_is_refused(change):
     with pytest.raises(ValueError, match="not a trajectory"):
-        Trajectory.from_dict(_full().to_dict() | change)
+        Trajectory.from_dict(trajectory().to_dict() | change)
 
 
 @pytest.mark.parametrize("line", ["", "{", "[]", "3", "null", "{}", b"\xff"])

@@ -102,7 +102,7 @@ NO_WORKERS = {"models": {}, "verls__enable": True, "reward__num_workers": 0}
         ({"trainer__v1__trainer_mode": "separate_async"}, "trainer.v1.trainer_mode: "),
         (
             {"models": {"nicer": {"path": "rm"}}} | components(GOOD),
-            "agent_rl.reward.components.good.config.models.nice: no model 'nice' is served by this run. "
+            "agent_rl.reward.components.good.config.models.nice: this run serves no model 'nice'. "
             f"Set its url, or serve it: {MODELS}.nice.path. Did you mean 'nicer'?",
         ),
         (NO_WORKERS | manager("naive"), "reward.num_workers: 0 leaves no worker to call the reward model"),

@@ -184,14 +184,6 @@ class Level(Component):
 """
 
 
-def test_a_component_sees_the_rows_columns(run, batch, tmp_path):
-    (tmp_path / "mine.py").write_text(LEVEL)
-    row = {**ROW, "extra_info": {**ROW["extra_info"], "bonus": 0.5}, "level": 3}
-    overrides = (f"+agent_rl.reward.components.level.kind={tmp_path}/mine.py:Level",)
-    result = run(batch(("42", {}), row=row), overrides=overrides)
-    assert result["reward_extra_info"]["level"] == 3.5
-
-
 DIVIDES = "def compute_score(solution_str, bonus, **kwargs):\n    return len(solution_str) / bonus\n"
 
 

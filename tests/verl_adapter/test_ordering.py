@@ -184,7 +184,7 @@ def test_files_are_checked_before_ray_starts(trainer: Any) -> None:
     check(config, AgentRLSettings.from_config(config))
     for keys, words in (
         ({"weights": {"set/a": 1}}, r"the data source 'set/b' has no weight"),
-        ({"stages": [{"difficulty": [7, 9]}]}, r"stages\[0\]\.difficulty: no row .* range from 0 to 3"),
+        ({"stages": [{"difficulty": [7, 9]}]}, r"stages\[0\]\.difficulty: no row .* overlaps 0 to 3"),
     ):
         config.agent_rl.data = keys
         with pytest.raises(ConfigError, match=words):

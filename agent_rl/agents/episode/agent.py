@@ -2,7 +2,7 @@
 
     AGENT = Agent("terse_agent", format=lambda settings, limits: ReactFormat("Answer in one word."))
 
-Each file in `agent_rl/agents` with such a record defines an agent of the package; `register_agent_loop(Agent(...))`
+Each file in `agent_rl/agents` with an `Agent` record defines an agent of the package; `register_agent_loop(Agent(...))`
 adds an agent from a user's script.
 """
 
@@ -37,10 +37,10 @@ class Agent:
     format: MakeFormat
     """Function `(settings, limits)` that returns the format of turns."""
     user: MakeUser | None = None
-    """Function `(settings, extra_info)` that returns the user who answers the policy's messages; None: no user."""
+    """Function `(settings, extra_info)` that returns the user who answers the policy's messages; None means no user."""
     wrap_policy: WrapPolicy | None = None
-    """Function `(settings, limits, policy)` that returns a wrapped policy; None: the policy is not wrapped."""
+    """Function `(settings, limits, policy)` that returns a wrapped policy; if None, the policy is not wrapped."""
     hooks: Callable[[], Hooks] | None = None
-    """Function that creates the hooks of an episode; None: the class in `agent_rl.hooks` is used."""
+    """Function that creates the hooks of an episode; if None, the class in `agent_rl.hooks` is used."""
     run: RunEpisode | None = None
-    """Function `(loop, row, policy, format, trajectory)` that runs the episode; None: `run_episode` runs it."""
+    """Function `(loop, row, policy, format, trajectory)` that runs the episode; if None, `run_episode` runs it."""

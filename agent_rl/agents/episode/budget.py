@@ -1,7 +1,7 @@
 """`EpisodeBudget`: the limits of an episode, and the final turn that is announced when a limit is nearly reached.
 
 Without a final turn, an episode ends as soon as a budget is spent. With a final turn, a message announces the policy's
-last turn. If that turn is not an answer, the episode ends with the stop reason of the spent budget.
+last turn. If the final turn is not an answer, the episode ends with the stop reason of the spent budget.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ FINAL_TURN = "This is your last turn: no more tool calls are possible. Give your
 DEFAULT_MAX_TURNS = 16
 """The limit when `multi_turn.max_assistant_turns` is null."""
 UNLIMITED = 1 << 30
-"""A number of tokens that is never reached: the server enforces its own limit."""
+"""A number of tokens that is never reached, because the server enforces its own limit."""
 
 
 class EpisodeLimits(NamedTuple):
     """verl's settings for an episode, as plain values, because reading omegaconf takes longer than an episode.
 
-    The names are those of verl's `actor_rollout_ref.rollout` and of its `multi_turn` section.
+    The names are verl's, from `actor_rollout_ref.rollout` and its `multi_turn` section.
     """
 
     prompt_length: int = UNLIMITED
@@ -33,7 +33,7 @@ class EpisodeLimits(NamedTuple):
     response_length: int = UNLIMITED
     """Maximum number of tokens after the prompt, including observations."""
     max_assistant_turns: int | None = None
-    """Maximum number of assistant turns; None: `DEFAULT_MAX_TURNS`."""
+    """Maximum number of assistant turns; None means `DEFAULT_MAX_TURNS`."""
     max_parallel_calls: int = 1
     """Maximum number of calls to run per turn."""
     max_tool_response_length: int = 256
@@ -50,9 +50,9 @@ class FinalTurn:
 
     text: str = FINAL_TURN
     reserve_tokens: int = 0
-    """Number of tokens reserved for the final turn and `text`; 0: no final turn when the tokens are spent."""
+    """Tokens reserved for the final turn and `text`; with 0, there is no final turn when the tokens are spent."""
     reserve_seconds: float = 0.0
-    """Number of seconds of `max_seconds` reserved for the final turn; 0: no final turn when the time is up."""
+    """Seconds of `max_seconds` reserved for the final turn; with 0, there is no final turn when the time is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class EpisodeBudget:
     max_repeats: int | None = None
     """The episode ends after this number of turns in a row that only repeat earlier calls."""
     final: FinalTurn | None = None
-    """The final turn; None: no turn is announced as the last."""
+    """The final turn; if None, no turn is announced as the last."""
 
 
 class Repeats:

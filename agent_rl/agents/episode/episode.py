@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ from agent_rl.tools import ToolSession
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn, plain_reward
 from agent_rl.work.concurrency import OutOfTime, uninterrupted, within
 
-__all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "explain", "run_episode"]
+__all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "recording", "run_episode"]
 
 T = TypeVar("T")
 
@@ -59,24 +60,24 @@ async def run_episode(
         messages: the row's prompt.
         budget: the limits of the episode.
         hooks: the user's logic around turns and tools.
-        user: answers the policy's turns that have no tool calls, until the user is done; None: the first such turn is
-            the final answer.
-        trajectory: the result of `agents.episode.loop.new_trajectory`, which the episode fills; None: a new one.
+        user: answers the policy's turns that have no tool calls, until the user is done; if None, the first such turn
+            is the final answer.
+        trajectory: the result of `agents.episode.loop.new_trajectory`, which the episode fills; None means a new one.
 
     Returns:
         The trajectory, with exactly one stop reason. If the infrastructure failed (the engine, a tool that reports it,
-        a prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` describes the cause: the caller
-        must not score it. The same applies to a bug in a tool, a hook or the simulated user, whose traceback is
-        in `info["bug"]`.
+        a prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` describes the cause. The caller
+        must not score this trajectory. The same applies to a bug in a tool, a hook or the simulated user, whose
+        traceback is in `info["bug"]`.
 
     Raises:
-        FatalError: a tool, a hook, the simulated user or the format raised it.
+        FatalError: a tool, a hook, the simulated user or the format raised this error.
     """
     format = format.fresh()
     if trajectory is None:
         trajectory = Trajectory([Message.from_chat(message) for message in messages], StopReason.ERROR)
     episode = _Episode(policy, format, tools, budget, hooks, user, trajectory)
-    try:
+    async with recording(trajectory, policy, user):
         prompt = format.prompt(await opened(messages, user), tools.specs)
         trajectory.prompt = [Message.from_chat(message) for message in prompt]
         await policy.begin(prompt, format.template_tools(tools.specs))
@@ -85,19 +86,30 @@ async def run_episode(
         trajectory.stop_reason = reason
         if user is not None:
             trajectory.verdict = plain_reward("the user's verdict", await user.score(trajectory))
+    return trajectory
+
+
+@asynccontextmanager
+async def recording(trajectory: Trajectory, policy: Policy, user: User | None) -> AsyncIterator[None]:
+    """Record the tokens, the time and the error of the episode that the body runs, and finish its user.
+
+    Raises:
+        FatalError: the body raised it.
+    """
+    started = time.monotonic()
+    try:
+        yield
     except FatalError:
         raise
     except Exception as error:  # noqa: BLE001 - the caller gets the error of a hook or user and the earlier turns
-        reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
-        explain(trajectory, error)
+        trajectory.stop_reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
+        _explain(trajectory, error)
     finally:
         if user is not None:
             await uninterrupted(asyncio.ensure_future(user.finish()))
-    trajectory.stop_reason = reason
     trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
     trajectory.longest_tokens = policy.longest_tokens
-    trajectory.seconds, trajectory.ended = time.monotonic() - episode.started, time.time()
-    return trajectory
+    trajectory.seconds, trajectory.ended = time.monotonic() - started, time.time()
 
 
 def _check_rewards(turn: Turn) -> None:
@@ -112,7 +124,7 @@ def _skipped(call: ToolCall, reason: StopReason) -> ToolResult:
     return ToolResult(call.id, call.name, f"Skipped: {_NOT_RUN.get(reason, '')}.", ToolStatus.SKIPPED)
 
 
-def explain(trajectory: Trajectory, error: Exception) -> None:
+def _explain(trajectory: Trajectory, error: Exception) -> None:
     """Record in the trajectory why the trajectory cannot be scored."""
     if not is_outage(error):
         error = BrokenCallError.of("the episode", bug := error)
@@ -140,7 +152,7 @@ class _Episode:
         self.calls = 0
         self.repeats = Repeats() if budget.max_repeats is not None else None
         self.announced: StopReason | None = None
-        """The budget that made the next turn the last; None before the announcement."""
+        """The budget that made the next turn the last, or None before the announcement."""
         policy.reserve = budget.final.reserve_tokens if budget.final else 0
 
     async def turn(self) -> StopReason | None:

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 OPEN, CLOSE = "<think>", "</think>"
-"""Tags around a thought. A thought is sampled and trained on, but a call or an answer inside it does not count."""
+"""Tags around a thought. A thought is sampled and trained on, but a call or an answer inside a thought is ignored."""
 OTHER_THOUGHTS = (("<mm:think>", "</mm:think>"), ("<seed:think>", "</seed:think>"), ("[THINK]", "[/THINK]"))
 """Tags around the thoughts of MiniMax M3, Seed-OSS and Mistral's reasoning models."""
 
@@ -65,7 +65,7 @@ class Format(ABC):
         return self
 
     def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """Return function schemas for the chat template; empty if the prompt's text describes the tools."""
+        """Return function schemas for the chat template, or none if the prompt's text describes the tools."""
         return []
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
@@ -89,7 +89,7 @@ class Format(ABC):
         return "\n".join(self._shown(result.text) for result in results)
 
     def correction(self, error: MalformedActionError) -> str:
-        """Return the text that answers a malformed turn: it describes the mistake instead of showing a result."""
+        """Return the text that answers a malformed turn and describes the mistake instead of showing a result."""
         return self._shown(f"Error: {error}")
 
     @abstractmethod
@@ -117,7 +117,7 @@ class TextFormat(Format):
     """A format that the system message explains; one message shows all results of a turn.
 
     Args:
-        instructions: system text; None: the default; empty: none.
+        instructions: system text; None means the default text, and "" means no text.
         observation_role: role of the message that shows the results.
     """
 
@@ -144,9 +144,9 @@ class TextToolFormat(TextFormat):
     """A format whose action is a single text for a single tool.
 
     Args:
-        instructions: system text; None: the default; empty: none.
+        instructions: system text; None means the default text, and "" means no text.
         observation_role: role of the message that shows the results.
-        tool: the tool that takes the text; None: the only tool, or `usual_tool`.
+        tool: the tool that takes the text; None means the only tool, or `usual_tool`.
     """
 
     usual_tool: str = ""
@@ -227,7 +227,7 @@ def spoken(text: str) -> str:
 
 
 def thoughts_of(text: str) -> str:
-    """Return the thoughts of `text` without their tags; empty if `text` contains no thought or an unclosed thought."""
+    """Return the thoughts of `text` without their tags, or "" if `text` contains no thought or an unclosed one."""
     *thoughts, _ = _one_kind(text).split(CLOSE)
     return "\n".join(thought.rpartition(OPEN)[2].strip() for thought in thoughts)
 

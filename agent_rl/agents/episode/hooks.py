@@ -8,7 +8,7 @@
             if result.status is ToolStatus.TIMEOUT:
                 result.text += " Ask for less."
 
-An instance lives for one episode, so it may keep state. Set `agent_rl.hooks` to the class, or return an instance from
+An instance exists for one episode, so it may keep state. Set `agent_rl.hooks` to the class, or return an instance from
 the loop's `hooks` method. An exception in a hook ends the episode as an error of the loop; the policy does not see the
 exception.
 """

@@ -1,7 +1,7 @@
 """`EpisodeLoop`: runs one row's episode, the same way in training and in evaluation.
 
-The methods of a loop are the parts of an episode. An `Agent` record supplies them as functions, and a user's class may
-override any of them. The caller supplies the policy.
+The methods of a loop are the parts of an episode. An `Agent` record supplies these parts as functions, and a user's
+class may override any method. The caller supplies the policy.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class EpisodeLoop(ABC):
         return make_budget(self.settings, self.limits)
 
     def hooks(self) -> Hooks | None:
-        """Return the user's logic around turns and tools, or None."""
+        """Return the hooks, which are the user's code around turns and tools, or None."""
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
@@ -109,7 +109,7 @@ class EpisodeLoop(ABC):
         return None
 
     def conversation(self, policy: Policy) -> Policy:
-        """Return the policy of the episode: the argument, or a policy that wraps the argument."""
+        """Return the policy for the episode, which is `policy` or a wrapper around it."""
         return policy
 
     async def converse(self, row: Row, policy: Policy, format: Format, trajectory: Trajectory) -> None:
@@ -135,7 +135,7 @@ class EpisodeLoop(ABC):
             The trajectory; a trajectory with an `error` must not be scored.
 
         Raises:
-            FatalError: a tool, a hook, the user or the format raised it, or a recording cannot be restored.
+            FatalError: a tool, a hook, the simulated user or the format raised it, or a recording cannot be restored.
             Exception: creating the hooks or the user failed.
         """
         trajectory, limit_s = new_trajectory(row, self.agent), self.settings.budget.tool_timeout_s
@@ -181,7 +181,7 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
 def new_trajectory(row: Row, agent: str) -> Trajectory:
     """Create the trajectory of a row's episode before it starts: the row's data, without turns.
 
-    The stop reason is `ERROR` until the episode sets another one.
+    The stop reason is `ERROR` until the episode sets another reason.
     """
     columns = row_data(row)
     info: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """`Policy`: generates the assistant messages of one conversation.
 
 In training the messages come from verl's token server (`token_policy.TokenPolicy`), in tests from a script. A policy
-lives for one episode.
+object serves one episode.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Generation:
     finish: Literal["stop", "length"] = "stop"
     """`length`: the token budget ended the message."""
     calls: list[ToolCall] | None = None
-    """Tool calls that the endpoint has parsed; None: the text contains the calls."""
+    """Tool calls that the endpoint has parsed; None means that the text contains the calls."""
     stop: str | None = None
     """The stop string that ended the message, if it is known."""
 
@@ -47,7 +47,7 @@ class Policy(ABC):
     earlier_tokens: Sequence[int] = ()
     """Number of response tokens in each conversation before this one."""
     most: int | None = None
-    """Maximum number of sampled tokens of the next turn; None: as many as are left."""
+    """Maximum number of sampled tokens of the next turn; None means as many as are left."""
     sampling: Mapping[str, Any] = {}
     """The sampling parameters of every request."""
     reserve: int = 0
@@ -74,7 +74,7 @@ class Policy(ABC):
 
     @abstractmethod
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """Generate the next assistant message; it ends before the first of the stop strings.
+        """Generate the next assistant message, which ends before the first stop string.
 
         Args:
             stop: the stop strings.
@@ -101,7 +101,7 @@ class Policy(ABC):
 
         Args:
             messages: the prompt of a new conversation, or further messages of this conversation.
-            tools: the tools of a new conversation; None: this conversation continues.
+            tools: the tools of a new conversation; None means that this conversation continues.
         """
         begun = self.context_tokens if tools is None else 0
         return begun + len(json.dumps([*messages, *(tools or ())], ensure_ascii=False, default=str)) // 3
@@ -119,7 +119,7 @@ class Policy(ABC):
         return self.prompt_tokens + self.response_tokens
 
     def take_notes(self) -> dict[str, Any]:
-        """Return the policy's notes on the last extension, for `Turn.notes`."""
+        """Return the policy's notes on the last call of `extend`, for `Turn.notes`."""
         return {}
 
 
@@ -143,7 +143,7 @@ class ScriptedPolicy(Policy):
         """Return the next text of the script.
 
         Raises:
-            EngineError: the script is used up.
+            EngineError: the script has no more messages.
         """
         if self._next == len(self._texts):
             raise EngineError(f"the script has {len(self._texts)} messages, but one more was requested")
@@ -178,5 +178,5 @@ def cut_at_stop(text: str, stop: Sequence[str], keep_stop: bool = False) -> str:
 
 
 def first_stop(text: str, stop: Sequence[str]) -> str | None:
-    """Return the stop string that comes first in the text; None: the text contains no stop string."""
+    """Return the stop string that comes first in the text, or None if the text contains no stop string."""
     return min((each for each in stop if each in text), key=text.find, default=None)

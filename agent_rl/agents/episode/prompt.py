@@ -23,8 +23,8 @@ def render_prompt(
         row: the row, with `prompt` and its selection of tools.
         agent: name of the row's loop; if agent_rl does not define that loop, the prompt is rendered as in verl's loops.
         setup: contains the run's tools.
-        tokenizer: the model's tokenizer, with its template; None: every message is shown below its role, and the tools
-            follow.
+        tokenizer: the model's tokenizer, with its template; if None, every message is shown below its role, and the
+            tools follow.
         options: additional arguments for the template.
     """
     info = row.get("extra_info") or {}

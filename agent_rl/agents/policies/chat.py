@@ -1,8 +1,8 @@
 """Any OpenAI-compatible chat endpoint as a policy: vLLM, SGLang, a hosted model, a gateway.
 
-For every turn the endpoint renders the whole conversation again and counts the tokens. Such counts are not exact enough
-for training, so the policy is only for evaluation. The tokens of an observation are estimated from its characters until
-the next response. If the endpoint reports no usage, tokens count as 0.
+For every turn the endpoint renders the whole conversation again and counts the tokens. Estimated counts are not exact
+enough for training, so the policy is only for evaluation. The tokens of an observation are estimated from its
+characters until the next response. If the endpoint reports no usage, tokens count as 0.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ChatPolicy(Policy):
         return Generation(text, tokens, "length" if finish == "length" else "stop", calls)
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the environment's messages; results of the endpoint's tool calls get the calls' ids, in order."""
+        """Append the environment's messages; results of the endpoint's tool calls get their ids, in order."""
         estimate = math.ceil(self._per_character * _characters(messages))
         if estimate >= self._left():
             return False
@@ -179,7 +179,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
-    """Return the endpoint's tool calls; None if there is no call, or if a call cannot be read."""
+    """Return the endpoint's tool calls, or None if there is no call, or if a call cannot be read."""
     try:
         functions = [(call, call["function"]) for call in raw]
         return [

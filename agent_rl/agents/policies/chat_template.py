@@ -45,7 +45,7 @@ class Following(NamedTuple):
     """The template's continuation after a turn."""
 
     closing: list[int]
-    """Tokens from the end of the turn up to the next message; empty: the next message ends the turn."""
+    """Tokens from the end of the turn up to the next message; if empty, the next message ends the turn."""
     rest: list[int]
     """Tokens of the messages and of the start of the next turn."""
 
@@ -92,7 +92,7 @@ class ChatTemplate:
     def syntax(self) -> str | None:
         """The name (in `SYNTAXES`) of the syntax in which the template writes calls, or which `with_tools` requests.
 
-        None: the template shows tools, but writes calls in no known syntax.
+        None means that the template shows tools, but writes calls in no known syntax.
         """
         return self._own_syntax or (SYNTAX if self.asks_for_calls else None)
 
@@ -149,8 +149,8 @@ class ChatTemplate:
     def fitted(self, messages: Messages) -> list[dict[str, Any]]:
         """Return the messages in a form that the template accepts.
 
-        If it rejects a system message, the text goes to the start of the first user message. If it rejects messages of
-        one role in a row, they are joined. If it rejects results and does not show tools, results become user messages.
+        A rejected system message goes to the start of the first user message, rejected messages of one role in a row
+        are joined, and results become user messages if the template rejects them and does not show tools.
         """
         fitted = [dict(message) for message in messages]
         if not self._takes_results and not self.names_tools:
@@ -198,13 +198,13 @@ class ChatTemplate:
 
     @cached_property
     def end_id(self) -> int | None:
-        """The special token that ends an answer; None: the next message ends the answer."""
+        """The special token that ends an answer; if None, the next message ends the answer."""
         followings = self._followings[:1]
         return next((token for each in followings for token in self._specials(each.closing)[-1:]), None)
 
     @cached_property
     def end_ids(self) -> frozenset[int]:
-        """The special tokens that end a turn; empty: the next message ends the turn."""
+        """The special tokens that end a turn; if empty, the next message ends the turn."""
         closings = [each.closing for each in self._followings]
         alone = self._try([USER, {"role": "assistant", "content": MARK}])
         if alone is not None and MARK in alone:

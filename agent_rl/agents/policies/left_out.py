@@ -1,8 +1,8 @@
 """Excludes void turns and overlong trajectories from the loss (`agent_rl.mask_void` and `agent_rl.mask_overlong`).
 
-Void turns, which have neither a call nor an answer, are rare and improbable, and their gradients are large: SimpleTIR
-(arXiv 2509.02479) excludes whole trajectories with a void turn. A trajectory that the token budget ended has no known
-outcome, so its reward is noise: DAPO (arXiv 2503.14476, section 3.4) excludes it.
+Void turns, which have neither a call nor an answer, are rare and improbable, and their gradients are large, so
+SimpleTIR (arXiv 2509.02479) excludes whole trajectories with a void turn. A trajectory that the token budget ended has
+no known outcome, so its reward is noise, which DAPO (arXiv 2503.14476, section 3.4) excludes.
 
 The reward of an excluded trajectory stays in the group's baseline, as with TRL's `mask_truncated_completions`, SkyRL's
 `apply_overlong_filtering` and NeMo RL's `overlong_filtering`, which change only the mask.
@@ -10,6 +10,7 @@ The reward of an excluded trajectory stays in the group's baseline, as with TRL'
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Literal
@@ -39,7 +40,7 @@ def masked_sequences(
     """
     void = mask_void != "none" and any(map(_is_void, trajectory.turns))
     if (void and mask_void == "trajectory") or (mask_overlong and trajectory.stop_reason is StopReason.MAX_TOKENS):
-        return [sequence._replace(mask=[0] * len(sequence.mask)) for sequence in sequences]
+        return [sequence._replace(mask=array("b", bytes(len(sequence.mask)))) for sequence in sequences]
     if not void:
         return sequences
     runs = _kept(trajectory.turns)
@@ -48,7 +49,7 @@ def masked_sequences(
 
 
 def _is_void(turn: Turn) -> bool:
-    """Whether a turn has neither a call nor an answer: it could not be read, or the token budget cut it off."""
+    """Whether a turn has neither a call nor an answer, because it is malformed or the token budget cut it off."""
     return turn.malformed is not None or "cut" in turn.notes
 
 
@@ -61,14 +62,14 @@ def _kept(turns: Sequence[Turn]) -> Iterator[tuple[bool, bool]]:
 
 
 def _masked(sequence: TrainingSequence, runs: Iterator[tuple[bool, bool]]) -> TrainingSequence:
-    mask: list[int] = []
+    mask = array("b")
     images_follow = False
     for sampled, run in groupby(sequence.mask):
         kept = False
         if sampled:
             kept, images = next(runs)
             images_follow = images or (images_follow and not kept)
-        mask += [int(kept)] * len(list(run))
+        mask.extend(kept for _ in run)
     end = len(mask)
     if any(mask) and not images_follow:
         end -= mask[::-1].index(1)

@@ -1,7 +1,7 @@
 """Runs a transformers model in this process, for small models, tests, or a quick look at a checkpoint.
 
-Waiting requests are generated as one batch. The model is not served by an inference engine: a batch is as slow as its
-longest turn, and every turn computes the whole conversation again.
+Waiting requests are generated as one batch. The model is not served by an inference engine, so a batch is as slow as
+its longest turn, and every turn computes the whole conversation again.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LocalModel(TokenSource):
         return [(answer, one) for batch, done in pairs for (*_, answer), one in zip(batch, done, strict=True)]
 
     def _together(self, requests: list[Pending]) -> list[Sampled]:
-        """Generate the turns of requests that differ only in `max_new_tokens`; transformers disables gradients."""
+        """Generate the turns, without gradients, of requests that differ only in `max_new_tokens`."""
         import torch
 
         params = requests[0][1]

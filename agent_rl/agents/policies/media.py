@@ -82,7 +82,7 @@ class Media:
         }
 
     def payload(self) -> Any:
-        """The prompt's videos in the form that SGLang takes; None if there are no videos."""
+        """The prompt's videos in the form that SGLang takes, or None if there are no videos."""
         return self.video_payload(self.videos, self.features)
 
     def trained(self, images: list[Any]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def with_images(messages: Sequence[ChatMessage], images: Sequence[Mapping[str, A
 
 
 def without_images(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages as JSON data with placeholders for images; empty if they have videos or audio."""
+    """Return the messages as JSON data with placeholders for images, or no messages if they have videos or audio."""
     if any(part["type"] not in ("text", *_IMAGES) for message in messages for part in _parts(message)):
         return []
     return [{**message, "content": [part if part["type"] == "text" else {"type": "image"} for part in _parts(message)]}

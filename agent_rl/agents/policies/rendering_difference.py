@@ -1,4 +1,4 @@
-"""Classifies how a conversation that is rendered again differs from the text written turn by turn."""
+"""Classifies how a conversation that is rendered again differs from the text that was written turn by turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THOUGHTS = (
 
 
 def difference(template: ChatTemplate, written: str, later: str) -> str:
-    """Return the kind of difference: `IN_WHITE_SPACE`, `IN_THOUGHTS` or `IN_ORDER`; empty for another or several kinds.
+    """Return the kind of difference: `IN_WHITE_SPACE`, `IN_THOUGHTS` or `IN_ORDER`, or "" for another or several kinds.
 
     Args:
         template: the template used for both renderings.

@@ -1,7 +1,7 @@
 """Plays the turns of a script as tokens, to make example episodes to learn from and baselines for a trained policy.
 
 The conversation is the same as in training (`agents.policies.token_policy`); only the sampler is replaced. The tokens
-and the mask of a scripted episode therefore equal those of a model that writes the same turns.
+and the mask of a scripted episode are therefore the same as for a model that writes the same turns.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Describes tools in the first message, for a chat template that shows no tools; calls are requested as in Hermes.
 
-Models that were trained on several forms, such as SmolLM3, understand such prompts; others learn the form in training.
+Models that were trained on several forms, such as SmolLM3, understand such prompts; other models learn it in training.
 """
 
 from __future__ import annotations

@@ -23,14 +23,13 @@ class Sampling(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     temperature: float = Field(default=1.0, ge=0)
-    """Sampling temperature; 0: greedy."""
+    """Sampling temperature; 0 means greedy sampling."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Tokens are sampled from the most likely ones up to this cumulative probability; 1: from all tokens."""
+    """Tokens are sampled from the most likely tokens up to this cumulative probability; 1 means all tokens."""
     top_k: int | None = Field(default=None, ge=1)
-    """Tokens are sampled from this number of the most likely ones; OpenAI does not accept this key, other endpoints
-    do."""
+    """Number of most likely tokens from which each token is sampled; all endpoints except OpenAI's accept this key."""
     max_prompt_tokens: int | None = Field(default=None, ge=1)
-    """Maximum number of prompt tokens (`data.max_prompt_length`); an episode with more is unscored; null: no limit."""
+    """Maximum number of prompt tokens (`data.max_prompt_length`); a longer one is unscored; null means no limit."""
     max_response_tokens: int = Field(default=2048, ge=1)
     """Maximum number of tokens per episode after the prompt, observations included, as `data.max_response_length`."""
     body: dict[str, Any] = Field(default_factory=dict)
@@ -50,7 +49,7 @@ class PolicySource(ABC):
     """A model that answers many episodes at once; use it as an async context manager."""
 
     client: ChatClient | None = None
-    """The client of the server; None without a server."""
+    """The client of the server, or None if there is no server."""
 
     async def __aenter__(self) -> Self:
         if self.client is not None:
@@ -76,8 +75,8 @@ class PolicySource(ABC):
 
         Args:
             usage: the counts that the policy updates.
-            seed: the sampling seed, if the model accepts one; None: the model's own seed.
-            format: sets which special tokens end a turn and belong to its text; None: the model's configuration.
+            seed: the sampling seed, if the model accepts one; None means the model's own seed.
+            format: sets which special tokens end a turn and belong to its text; None means the model's configuration.
         """
 
 
@@ -89,7 +88,7 @@ def open_client(
     Args:
         url: the server's URL; `/v1` is added if it has no path.
         model: the model's name on the server.
-        api_key_env: environment variable that contains the API key; None: no key is sent.
+        api_key_env: environment variable that contains the API key; if None, no key is sent.
         concurrency: maximum number of concurrent requests.
         timeout_s: time limit in seconds for one attempt of a request; all attempts together get three times that limit.
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -26,13 +27,13 @@ from agent_rl.trajectory.trace import Tokens, TokenSequence
 
 
 class TrainingSequence(NamedTuple):
-    """One training sequence; the response ends with a sampled token."""
+    """One training sequence, in arrays; the response ends with a sampled token."""
 
-    prompt_ids: list[int]
-    response_ids: list[int]
-    mask: list[int]
-    """For each response token, 1 if it was sampled."""
-    logprobs: list[float] | None
+    prompt_ids: array[int]
+    response_ids: array[int]
+    mask: array[int]
+    """For each response token, 1 if it was sampled, and 0 otherwise."""
+    logprobs: array[float] | None
     """The log-prob of each response token, 0 for tokens that were not sampled; None if log-probs were not requested."""
     images: list[Any]
     """The images whose placeholders are in these tokens, in order."""
@@ -104,17 +105,18 @@ class TokenPolicy(Policy):
         self.images: list[Any] = []
         self._answered_images = 0  # images before the last sampled token
         self._last_turn = 0  # index of the last turn's first token in the mask
-        self._spans: list[tuple[int, int, int]] = []
         self.prompt_tokens = 0
-        self.prompt_ids: list[int] = []
-        self.ids: list[int] = []
-        self.mask: list[int] = []
-        self.logprobs: list[float] | None = [] if self.sampling.get("logprobs") else None
+        self._start([])
 
     @property
     def response_tokens(self) -> int:  # type: ignore[override]
         """Number of sampled and observation tokens in all training sequences."""
         return sum(self.earlier_tokens) + len(self.mask) + sum(each.response_tokens for each in self._siblings)
+
+    @property
+    def longest_tokens(self) -> int:
+        """See `Policy.longest_tokens`."""
+        return max(len(self.mask), *self.earlier_tokens, 0, *(each.longest_tokens for each in self._siblings))
 
     @property
     def context_tokens(self) -> int:
@@ -144,18 +146,15 @@ class TokenPolicy(Policy):
     def as_text(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
         """Return the messages with a space within each special token in their text, so that it is encoded as text."""
         control = _control_tokens(self._tokenizer)
-
-        def broken_up(content: Any) -> Any:
-            if not isinstance(content, str):
-                return content
-            return control.sub(lambda match: f"{match[0][0]} {match[0][1:]}", content)
-
-        return [{**message, "content": broken_up(message["content"])} for message in messages]
+        return [
+            {**message, "content": control.sub(lambda match: f"{match[0][0]} {match[0][1:]}", message["content"])}
+            for message in messages
+        ]
 
     def forget_turn(self) -> None:
         """Exclude the last turn from training: its tokens get mask 0."""
         del self._spans[-1:]
-        self.mask[self._last_turn :] = [0] * (len(self.mask) - self._last_turn)
+        self.mask[self._last_turn :] = array("b", bytes(len(self.mask) - self._last_turn))
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Render the prompt; a second call starts a new training sequence.
@@ -186,7 +185,7 @@ class TokenPolicy(Policy):
         try:
             output = await self.server.generate(
                 request_id=self._request_id,
-                prompt_ids=self.ids,
+                prompt_ids=self.ids.tolist(),
                 sampling_params=params,
                 **self.media.request(self.images),
             )
@@ -206,8 +205,7 @@ class TokenPolicy(Policy):
         if self.logprobs is not None and (logprobs is None or len(logprobs) != len(sampled)):
             raise EngineError(f"{len(sampled)} tokens came with {len(logprobs or ())} log-probs")
         turn_ids, text, stopped = self._cut(sampled, stop, keep_stop)
-        result = self._builder.merge_assistant_tokens(self.ids, turn_ids)
-        self._apply(result, logprobs[: len(turn_ids)] if self.logprobs is not None else None)
+        self._append(turn_ids, 1, logprobs)
         self._spans.append((next(self._samples), len(self.mask) - len(turn_ids), len(self.mask)))
         finished = stopped is not None or output.stop_reason != "length"
         if self._turn_ends is None and (finished or self.reserve) and len(self.mask) < self._response_length:
@@ -227,10 +225,14 @@ class TokenPolicy(Policy):
                 self._messages = updated
                 return True
         result = self._builder.merge_context_tokens(self._messages, updated, self.ids, tools=self._tools or None)
-        grown = len(result.inserted_token_ids) + result.appended_token_count - result.removed_prefix_token_count
-        if len(self.mask) + grown >= self._response_length - self.reserve:
+        removed = result.removed_prefix_token_count
+        added = result.token_ids[len(self.ids) - removed :]
+        if len(self.mask) - removed + len(added) >= self._response_length - self.reserve:
             return False
-        self._apply(result, None)
+        for values in (self.ids, self.mask, self.logprobs):
+            if values is not None and removed:
+                del values[-removed:]
+        self._append(added)
         self._messages = updated
         self.images += images
         return True
@@ -257,10 +259,10 @@ class TokenPolicy(Policy):
         """
         sequences = [
             TokenSequence(
-                prompt_ids=each.prompt_ids,
-                response_ids=each.response_ids,
-                mask=each.mask,
-                logprobs=each.logprobs,
+                prompt_ids=list(each.prompt_ids),
+                response_ids=list(each.response_ids),
+                mask=list(each.mask),
+                logprobs=None if each.logprobs is None else list(each.logprobs),
                 images=len(each.images),
             )
             for each in self.sequences()
@@ -291,24 +293,22 @@ class TokenPolicy(Policy):
             self._earlier.append(sequence)
         self.earlier_tokens.append(len(self.mask))
         self.prompt_tokens = self.prompt_tokens or len(ids)
-        self.prompt_ids, self.ids, self.images = prompt, list(ids), images
-        self.mask = [0] * len(history)
-        self._spans = []
-        if self.logprobs is not None:
-            self.logprobs = [0.0] * len(history)
+        self.images = images
+        self._start(prompt)
+        self._append(history)
         return True
 
-    def _apply(self, result: Any, assistant_logprobs: list[float] | None) -> None:
-        self.ids = result.token_ids
-        self.mask, self.logprobs = self._builder.align_response_metadata(
-            result, self.mask, self.logprobs, assistant_logprobs=assistant_logprobs
-        )
+    def _start(self, prompt: list[int]) -> None:
+        """Start the arrays of a training sequence: 32-bit ids, a mask of bytes, and log-probs as 64-bit floats."""
+        self.prompt_ids, self.ids, self.mask = array("i", prompt), array("i", prompt), array("b")
+        self.logprobs = array("d") if self.sampling.get("logprobs") else None
+        self._spans: list[tuple[int, int, int]] = []
 
-    def _append(self, ids: list[int]) -> None:
+    def _append(self, ids: Sequence[int], sampled: int = 0, logprobs: Iterable[float] = itertools.repeat(0.0)) -> None:
         self.ids.extend(ids)
-        self.mask.extend([0] * len(ids))
+        self.mask.extend(itertools.repeat(sampled, len(ids)))
         if self.logprobs is not None:
-            self.logprobs.extend([0.0] * len(ids))
+            self.logprobs.extend(itertools.islice(logprobs, len(ids)))
 
     def _cut(self, sampled: list[int], stop: Sequence[str], keep_stop: bool) -> tuple[list[int], str, str | None]:
         """Return the tokens up to the end of the first stop string, their text, and the stop string, if any.
@@ -345,7 +345,7 @@ class TokenPolicy(Policy):
     def _missing_end(self, last: int, ended: bool) -> list[int]:
         """Return the end-of-turn token if the turn lacks this token, because the template's next turn needs it.
 
-        The builder's token has priority: a tokenizer's eos may differ, and a model may stop at several tokens.
+        The builder's token has priority, because a tokenizer's eos may differ, and a model may stop at several tokens.
         """
         end = self._im_end()
         if end is None and ended:

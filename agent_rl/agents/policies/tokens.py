@@ -1,7 +1,7 @@
 """Policies that send token ids to SGLang or vLLM, and receive token ids.
 
 The conversation is the same as in training (`agents.policies.token_policy`) except for the server, so an episode equals
-the trainer's token for token. The text around turns comes from the same builder, which is passed to these sources,
+the trainer's token for token. The text around turns comes from the same builder, which is passed to the policies,
 because they must not depend on verl.
 """
 
@@ -92,7 +92,7 @@ class TokenSource(PolicySource):
 
 
 class SGLangTokens(TokenSource):
-    """A model behind an SGLang server; the arguments are those of `ChatEndpoint` and `TokenSource`."""
+    """A model behind an SGLang server; `ChatEndpoint` and `TokenSource` describe the arguments."""
 
     client: ChatClient
 
@@ -131,7 +131,7 @@ class SGLangTokens(TokenSource):
 
 
 class VLLMTokens(TokenSource):
-    """A model behind a vLLM server; the arguments are those of `ChatEndpoint` and `TokenSource`."""
+    """A model behind a vLLM server; `ChatEndpoint` and `TokenSource` describe the arguments."""
 
     client: ChatClient
 

@@ -14,10 +14,9 @@ from agent_rl.agents.sessions.request import (
     TurnReply,
     TurnRequest,
     function_call,
-    function_tool,
     objects,
-    sampling_of,
     text_of,
+    turn_request,
 )
 
 REFUSED = ("response_format", "grammar", "guided_json", "guided_regex", "guided_choice", "structured_outputs")
@@ -33,18 +32,14 @@ def chat_request(body: Mapping[str, Any]) -> TurnRequest:
         raise RequestError("n must be 1: every sample of a row is a separate episode")
     for name in REFUSED:
         if body.get(name) not in (None, {"type": "text"}):
-            raise RequestError(f"{name} is not supported: the policy is trained without a grammar")
+            raise RequestError(f"{name} is not supported, because the policy is trained without a grammar")
     stop = body.get("stop") or ()
-    choice = body.get("tool_choice") or "auto"
-    return TurnRequest(
-        messages=[_message(message) for message in objects(body.get("messages"), "messages")],
-        tools=[function_tool(tool, tool.get("function")) for tool in objects(body.get("tools") or [], "tools")],
-        model=str(body.get("model") or ""),
-        max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
+    return turn_request(
+        body,
+        [_message(message) for message in objects(body.get("messages"), "messages")],
+        body.get("tool_choice") or "auto",
+        body.get("max_completion_tokens") or body.get("max_tokens"),
         stop=[stop] if isinstance(stop, str) else list(stop),
-        without_tools=choice == "none",
-        forced=choice not in ("auto", "none"),
-        sampling=sampling_of(body),
     )
 
 
@@ -102,9 +97,8 @@ def _usage(reply: TurnReply) -> dict[str, int]:
 
 
 def _message(message: Mapping[str, Any]) -> ChatMessage:
-    if message.get("role") not in ROLES:
-        raise RequestError(f"a message has the role {message.get('role')!r}, not one of {', '.join(ROLES)}")
-    read: ChatMessage = {"role": ROLES[message["role"]], "content": text_of(message.get("content"))}
+    role = str(message.get("role"))
+    read: ChatMessage = {"role": ROLES.get(role, role), "content": text_of(message.get("content"))}
     if calls := message.get("tool_calls"):
         functions = [(call.get("id"), call.get("function") or {}) for call in calls]
         read["tool_calls"] = [function_call(key, each.get("name"), each.get("arguments")) for key, each in functions]

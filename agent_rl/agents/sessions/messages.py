@@ -12,19 +12,16 @@ from agent_rl.agents.sessions.request import (
     RequestError,
     TurnReply,
     TurnRequest,
+    event,
     function_call,
-    function_tool,
     objects,
-    sampling_of,
     text_of,
+    turn_request,
 )
 
 CHANGES = "x-anthropic-billing-header"
 """Start of a part of Claude Code's system prompt that differs in each request."""
-ERRORS = {
-    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
-    413: "request_too_large", 429: "rate_limit_error",
-}  # fmt: skip
+ERRORS = {400: "invalid_request_error", 401: "authentication_error", 503: "api_error"}
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 ERROR = "Error: "
 """Start of the text of a tool's result with `is_error`."""
@@ -36,27 +33,19 @@ def messages_request(body: Mapping[str, Any]) -> TurnRequest:
     Raises:
         RequestError: a parameter cannot be honoured.
     """
-    choice = (body.get("tool_choice") or {}).get("type", "auto")
     if body.get("output_format") or (body.get("output_config") or {}).get("format"):
-        raise RequestError("structured outputs are not supported: the policy is trained without a grammar")
+        raise RequestError("structured outputs are not supported, because the policy is trained without a grammar")
     system = text_of([block for block in _blocks(body.get("system")) if not text_of([block]).startswith(CHANGES)])
     messages = [{"role": "system", "content": system}] if system else []
     conversation = objects(body.get("messages"), "messages")
     for role, group in groupby(conversation, lambda message: str(message.get("role"))):
         blocks = [block for message in group for block in _blocks(message.get("content"))]
-        messages += _turn(blocks) if role == "assistant" else _observation(role, blocks)
+        messages += _messages(role, blocks)
     if conversation and conversation[-1].get("role") == "assistant":
         raise RequestError("prefill is not supported: the conversation must end with a user message")
-    return TurnRequest(
-        messages=messages,
-        tools=[function_tool(tool, tool, "input_schema") for tool in objects(body.get("tools") or [], "tools")],
-        model=str(body.get("model") or ""),
-        max_tokens=body.get("max_tokens"),
-        stop=[text for text in body.get("stop_sequences") or () if text],
-        without_tools=choice == "none",
-        forced=choice not in ("auto", "none"),
-        sampling=sampling_of(body),
-    )
+    choice = (body.get("tool_choice") or {}).get("type", "auto")
+    stop = [text for text in body.get("stop_sequences") or () if text]
+    return turn_request(body, messages, choice, body.get("max_tokens"), stop=stop)
 
 
 def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
@@ -65,31 +54,21 @@ def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
     return objects(content, "content")
 
 
-def _turn(blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return a turn of the policy as a chat message."""
-    calls = [
-        function_call(block.get("id"), block.get("name"), block.get("input"))
-        for block in blocks
-        if block.get("type") == "tool_use"
-    ]
-    text = text_of([block for block in blocks if block.get("type") != "tool_use"])
-    return [{"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}]
-
-
-def _observation(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return one message per tool result, and then one message with the text next to the results."""
+def _messages(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
+    """Return one message per tool result, and then one message with the other blocks of the role."""
     messages: list[ChatMessage] = []
-    others = []
+    calls, others = [], []
     for block in blocks:
-        if block.get("type") != "tool_result":
+        if block.get("type") == "tool_result":
+            text = text_of(block.get("content"))
+            text = ERROR + text if block.get("is_error") and not text.startswith(ERROR) else text
+            messages.append({"role": "tool", "content": text, "tool_call_id": block.get("tool_use_id")})
+        elif block.get("type") == "tool_use":
+            calls.append(function_call(block.get("id"), block.get("name"), block.get("input")))
+        else:
             others.append(block)
-            continue
-        text = text_of(block.get("content"))
-        if block.get("is_error") and not text.startswith(ERROR):
-            text = ERROR + text
-        messages.append({"role": "tool", "content": text, "tool_call_id": block.get("tool_use_id")})
-    if others or not messages:
-        messages.append({"role": role, "content": text_of(others)})
+    if others or calls or not messages:
+        messages.append({"role": role, "content": text_of(others), **({"tool_calls": calls} if calls else {})})
     return messages
 
 
@@ -102,8 +81,8 @@ def messages_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]
         "role": "assistant",
         "model": str(body.get("model") or ""),
         "content": _content(reply, body),
-        "stop_reason": "stop_sequence" if _stop(reply) else STOP_REASONS[reply.finish],
-        "stop_sequence": _stop(reply),
+        "stop_reason": "stop_sequence" if reply.stop else STOP_REASONS[reply.finish],
+        "stop_sequence": reply.stop,
         "usage": {**usage, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
     }
 
@@ -114,7 +93,7 @@ def messages_events(reply: TurnReply, body: Mapping[str, Any]) -> Iterator[str]:
     ended = {name: answer[name] for name in ("stop_reason", "stop_sequence")}
     usage = {**answer["usage"], "output_tokens": 0}
     begun = {**answer, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
-    yield _event("message_start", message=begun)
+    yield event("message_start", message=begun)
     empty: dict[str, Any]
     for index, block in enumerate(answer["content"]):
         if block["type"] == "tool_use":
@@ -126,23 +105,18 @@ def messages_events(reply: TurnReply, body: Mapping[str, Any]) -> Iterator[str]:
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
         else:
             empty, deltas = {"text": ""}, [{"type": "text_delta", "text": block["text"]}]
-        yield _event("content_block_start", index=index, content_block={**block, **empty})
+        yield event("content_block_start", index=index, content_block={**block, **empty})
         for delta in deltas:
-            yield _event("content_block_delta", index=index, delta=delta)
-        yield _event("content_block_stop", index=index)
-    yield _event("message_delta", delta=ended, usage=answer["usage"])
-    yield _event("message_stop")
+            yield event("content_block_delta", index=index, delta=delta)
+        yield event("content_block_stop", index=index)
+    yield event("message_delta", delta=ended, usage=answer["usage"])
+    yield event("message_stop")
 
 
 def messages_error(error: RequestError) -> dict[str, Any]:
     """Return the body of an error."""
-    kind = ERRORS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     text = f"prompt is too long: {error}" if error.code == "context_length_exceeded" else str(error)
-    return {"type": "error", "error": {"type": kind, "message": text}}
-
-
-def _stop(reply: TurnReply) -> str | None:
-    return reply.stop if reply.finish == "stop" else None
+    return {"type": "error", "error": {"type": ERRORS[error.status], "message": text}}
 
 
 def _content(reply: TurnReply, body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -155,7 +129,3 @@ def _content(reply: TurnReply, body: Mapping[str, Any]) -> list[dict[str, Any]]:
     for call in reply.calls:
         content.append({"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments})
     return content
-
-
-def _event(kind: str, **more: Any) -> str:
-    return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import inspect
 import json
 import os
 import re
@@ -13,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ from typing import Any
 
 import httpx
 
-from agent_rl.agents.sessions.worker import failure
+from agent_rl.agents.sessions.worker import IMPORTED, TAIL
 from agent_rl.errors import ConfigError
-from agent_rl.settings.errors import Place
 from agent_rl.settings.gateway import GatewaySettings
-from agent_rl.settings.importing import find_object
 from agent_rl.settings.secrets import is_secret_variable
-from agent_rl.settings.user_code import place_of
 from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
 KEY = "agent_rl.gateway"
 PACKAGE = Path(__file__).parents[2]
 """Folder of agent_rl. In a run on a CPU, Python's path contains its replacements for packages that need a GPU."""
-TAIL = 10_000
-"""Number of bytes that are read at the end of a failed program's output."""
 LIMITS = "ulimit -c 0 2>/dev/null; ulimit -f 8388608 2>/dev/null; "
 """Start of a shell command: no core dumps, and files of at most 4 GiB."""
 FRAME = re.compile(r'^ +File "(.+)", line (\d+)', re.MULTILINE)
 """A place in a traceback."""
-DIED = {"problem": "its process died"}
+ERROR = re.compile(r'^ +File ".+?\n((\S[^:\n]*).*)', re.MULTILINE | re.DOTALL)
+"""A traceback from its first place on, with the exception and its type as groups."""
+GROUP = re.compile(r"^ *(\| |\+-.*)", re.MULTILINE)
+"""What precedes the lines of a traceback in the traceback of an exception group."""
+INSTALLED = re.compile(rf"^<|^{re.escape(str(PACKAGE))}/|site-packages|/lib/python")
+"""Files that are not the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,9 @@ async def run_program(settings: GatewaySettings, row: Mapping[str, Any], base_ur
                 return await _run_command(str(command), settings, row, base_url, key)
             if settings.function is not None:
                 arguments = {"row": dict(row), "base_url": f"{base_url}/v1", "api_key": key}
-                if settings.python is None:
-                    return _end(await within(settings.timeout_s, _call(settings.function, arguments)))
-                async with gate(f"{KEY}.python", 1):
+                async with gate(f"{KEY}.function", 1):
                     worker = await in_thread(function_worker, settings)
-                return _end(await within(settings.timeout_s, worker.call(arguments, _addresses(base_url, key))))
+                return await within(settings.timeout_s, worker.call(arguments, _addresses(base_url, key)))
             if settings.url is not None:
                 return await within(settings.timeout_s, _post(settings.url, row, f"{base_url}/v1", key))
         except OutOfTime:
@@ -120,33 +118,28 @@ async def _run_command(
             return ProgramEnd()
         with output.open("rb") as written:
             written.seek(max(0, output.stat().st_size - TAIL))
-            text = written.read().decode(errors="replace").strip()
-        last, bug = (text.splitlines() or [""])[-1], _bug(text)
-        problem = f"the program ended with exit code {process.returncode}: {last}" + (f" ({bug})" if bug else "")
-        return ProgramEnd(problem, bug)
+            text = written.read().decode(errors="replace")
+        return _crash(f"the program ended with exit code {process.returncode}", text)
 
 
-def _bug(text: str) -> str | None:
-    """Return the type of the exception in a program's output, and its last place outside installed packages."""
-    trace = text.rpartition("Traceback (most recent call last):")[2]
-    if (first := FRAME.search(trace)) is None:
-        return None
-    frames = FRAME.findall(trace)
-    own = [frame for frame in frames if "site-packages" not in frame[0] and "/lib/python" not in frame[0]]
-    kinds = (line.partition(":")[0] for line in trace[first.end() :].splitlines()[1:] if line[:1].strip())
-    return f"{next(kinds, 'an exception')} at {':'.join((own or frames)[-1])}"
+def _crash(problem: str, output: str) -> ProgramEnd:
+    """Return the end of a program with this output; the place of a bug is its last one in the user's files."""
+    trace = GROUP.sub("", output).rpartition("Traceback (most recent call last):")[2]
+    text, bug = output.strip().rpartition("\n")[2], None
+    if error := ERROR.search(trace):
+        text, frames = error[1].strip()[:2000], FRAME.findall(trace)
+        own = [frame for frame in frames if not INSTALLED.search(frame[0])]
+        bug = f"{error[2]} at {':'.join((own or frames)[-1])}"
+    return ProgramEnd(f"{problem}: {text}" + (f" ({bug})" if bug else ""), bug)
 
 
 def _environment(settings: GatewaySettings) -> dict[str, str]:
     """Return the environment variables without secrets, and without this package's folders on Python's path."""
     named = settings.environment
     shown = {name: text for name, text in os.environ.items() if name in named or not is_secret_variable(name)}
-    paths = (
-        path
-        for path in shown.get("PYTHONPATH", "").split(os.pathsep)
-        if path and not Path(path).is_relative_to(PACKAGE)
-    )
-    return {**shown, "PYTHONPATH": os.pathsep.join(paths), "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+    paths = filter(None, shown.get("PYTHONPATH", "").split(os.pathsep))
+    own = os.pathsep.join(path for path in paths if not Path(path).is_relative_to(PACKAGE))
+    return {**shown, "PYTHONPATH": own, "OPENAI_AGENTS_DISABLE_TRACING": "1"}
 
 
 def _addresses(base_url: str, key: str) -> dict[str, str]:
@@ -156,7 +149,7 @@ def _addresses(base_url: str, key: str) -> dict[str, str]:
 
 
 class FunctionWorker:
-    """A process that has imported a function; it ends with the process that started it.
+    """A process that has imported a function, and that ends with the process that started it.
 
     Args:
         python: the interpreter.
@@ -181,13 +174,14 @@ class FunctionWorker:
             )  # fmt: skip
         self._control.settimeout(limit_s)
         try:
-            problem = json.loads(self._control.recv(2**16) or '{"problem": "it ended"}').get("problem")
+            output = self._control.recv(2**16).decode() or "it ended"
         except TimeoutError:
-            problem = f"the import took more than {limit_s:g} s"
-        if problem:
+            output = f"the import took more than {limit_s:g} s"
+        if output != IMPORTED:
             self.close()
             remedy = "Install there what the file imports, and create clients of the model in the function"
-            raise ConfigError(f"{KEY}.function", f"{path} cannot import {function!r}: {problem}", remedy)
+            problem = _crash(f"{path} cannot import {function!r}", output).problem
+            raise ConfigError(f"{KEY}.function", str(problem), remedy)
 
     def close(self) -> None:
         """End the process."""
@@ -195,62 +189,43 @@ class FunctionWorker:
         self.process.kill()
         self.process.wait()
 
-    async def call(self, arguments: Mapping[str, Any], environment: Mapping[str, str]) -> Mapping[str, str]:
-        """Call the function in a fork, which is killed with its children at the end, or when the call is cancelled.
-
-        Returns:
-            `problem` and `bug` if the function failed; see `worker.failure`.
-        """
+    async def call(self, arguments: Mapping[str, Any], environment: Mapping[str, str]) -> ProgramEnd:
+        """Call the function in a fork, which is killed with its children at the end, or when the call is cancelled."""
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(OSError):  # the worker has died: the call gets no answer
             socket.send_fds(self._control, [b"."], [theirs.fileno()])
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        process = 0
+        process, answer = 0, b""
         try:
             writer.write(json.dumps({"arguments": arguments, "environment": environment}, default=str).encode() + b"\n")
             process = int(await reader.readline() or 0)
             answer = await reader.readline()
-            return json.loads(answer) if answer else DIED
-        except ConnectionError:
-            return DIED
+        except ConnectionError:  # it has died
+            pass
         finally:
             writer.close()
             with contextlib.suppress(ProcessLookupError):
                 if process:
                     os.killpg(process, signal.SIGKILL)
+        output = json.loads(answer or '"its process died"')
+        return _crash("the program failed", output) if output else ProgramEnd()
 
 
 _workers: dict[tuple[str, str], FunctionWorker] = {}
 
 
 def function_worker(settings: GatewaySettings) -> FunctionWorker:
-    """Return this process's worker for `function`, which the first use starts with the interpreter `python`.
+    """Return this process's worker for `function`, which the first use starts.
 
     Raises:
         ConfigError: there is no such interpreter, or it cannot import the function.
     """
-    key = str(settings.python), str(settings.function)
+    key = settings.python or sys.executable, str(settings.function)
     if key in _workers and _workers[key].process.poll() is not None:
         _workers.pop(key).close()
     if key not in _workers:
         _workers[key] = FunctionWorker(*key, _environment(settings), settings.timeout_s)
     return _workers[key]
-
-
-async def _call(name: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-    function = find_object(name, Place(f"{KEY}.function"))
-    try:
-        if inspect.iscoroutinefunction(function):
-            await function(**arguments)
-        else:
-            await in_thread(lambda: function(**arguments))
-    except Exception as error:  # noqa: BLE001 - the program's failure is scored, never charged to the infrastructure
-        return failure(error, place_of(error, function))
-    return {}
-
-
-def _end(failed: Mapping[str, str]) -> ProgramEnd:
-    return ProgramEnd(f"the program failed: {failed['problem']}", failed.get("bug")) if failed else ProgramEnd()
 
 
 async def _post(url: str, row: Mapping[str, Any], base_url: str, key: str) -> ProgramEnd:
@@ -259,6 +234,4 @@ async def _post(url: str, row: Mapping[str, Any], base_url: str, key: str) -> Pr
             answer = await client.post(url, json={"row": dict(row), "base_url": base_url, "api_key": key})
         except httpx.HTTPError as error:
             return ProgramEnd(f"{url} does not answer: {type(error).__name__}: {error}")
-    return (
-        ProgramEnd() if answer.is_success else ProgramEnd(f"{url} answered {answer.status_code}: {answer.text[:200]}")
-    )
+    return ProgramEnd(None if answer.is_success else f"{url} answered {answer.status_code}: {answer.text[:200]}")

@@ -48,11 +48,10 @@ class TurnRequest:
     Attributes:
         messages: the whole conversation in the form of chat completions, with the roles of chat templates; arguments of
             calls are objects. With `continues`, only the messages after the earlier reply.
-        tools: function schemas, `{"type": "function", "function": {...}}`.
+        tools: function schemas, `{"type": "function", "function": {...}}`; empty if the turn may not call tools.
         model: the name of the model in the request.
-        max_tokens: maximum number of sampled tokens; None: as many as the episode has left.
+        max_tokens: maximum number of sampled tokens; None means as many as the episode has left.
         stop: strings that end the turn.
-        without_tools: whether the turn may not call tools (`tool_choice` none).
         forced: whether the client demands a call, which cannot be enforced.
         sampling: the sampling parameters that the client sets; the run's parameters apply instead.
         continues: id of the reply whose conversation comes before the messages; empty: none.
@@ -67,7 +66,6 @@ class TurnRequest:
     model: str = ""
     max_tokens: int | None = None
     stop: Sequence[str] = ()
-    without_tools: bool = False
     forced: bool = False
     sampling: Mapping[str, Any] = field(default_factory=dict)
     continues: str = ""
@@ -92,6 +90,7 @@ class TurnReply:
         prompt_tokens: tokens before the turn.
         completion_tokens: sampled tokens.
         stop: the stop string of the request that ended the turn.
+        is_fetched: whether a client has received the turn; otherwise the turn is not trained.
     """
 
     text: str
@@ -101,6 +100,7 @@ class TurnReply:
     prompt_tokens: int
     completion_tokens: int
     stop: str | None = None
+    is_fetched: bool = False
     id: str = field(default_factory=lambda: uuid4().hex)
 
 
@@ -115,9 +115,25 @@ def objects(value: Any, name: str) -> Sequence[Mapping[str, Any]]:
     return value
 
 
-def sampling_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sampling parameters that a request sets."""
-    return {name: body[name] for name in SAMPLING if body.get(name) is not None}
+def turn_request(
+    body: Mapping[str, Any], messages: Sequence[ChatMessage], choice: Any, max_tokens: int | None, **more: Any
+) -> TurnRequest:
+    """Read what all APIs share from a body; `choice` is the client's choice of tools (`auto`, `none` or a demand).
+
+    Raises:
+        RequestError: a message has an unknown role, or a tool is not a function with a name; see also `TurnRequest`.
+    """
+    if unknown := {message["role"] for message in messages}.difference(ROLES.values()):
+        raise RequestError(f"a message has the role {unknown.pop()!r}, not one of {', '.join(ROLES)}")
+    return TurnRequest(
+        messages,
+        [] if choice == "none" else [_function_tool(tool) for tool in objects(body.get("tools") or [], "tools")],
+        model=str(body.get("model") or ""),
+        max_tokens=max_tokens,
+        forced=choice not in ("auto", "none"),
+        sampling={name: body[name] for name in SAMPLING if body.get(name) is not None},
+        **more,
+    )
 
 
 def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
@@ -130,25 +146,22 @@ def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments or {}}}
 
 
-def function_tool(tool: Mapping[str, Any], function: Any, schema: str = "parameters") -> dict[str, Any]:
-    """Return a tool in the form that chat templates take.
-
-    Args:
-        tool: the tool as the client sent it.
-        function: the part of `tool` with name, description and schema.
-        schema: the key of the arguments' schema in `function`.
-
-    Raises:
-        RequestError: the tool is not a function with a name.
-    """
-    is_function = tool.get("type") in (None, "function", "custom" if schema == "input_schema" else None)
+def _function_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool in the form that chat templates take."""
+    function = tool.get("function", tool)  # only chat completions have this level
+    is_function = tool.get("type") in (None, "function") or "input_schema" in tool  # Anthropic's are of type custom
     if not is_function or not isinstance(function, Mapping) or not function.get("name"):
         raise RequestError(f"a tool must be a function with a name, got {json.dumps(tool, default=str)[:200]}")
-    kept = {"name": "name", "description": "description", "parameters": schema}
+    kept = {"name": "name", "description": "description", "input_schema": "parameters", "parameters": "parameters"}
     return {
         "type": "function",
-        "function": {name: function[key] for name, key in kept.items() if function.get(key) is not None},
+        "function": {name: function[key] for key, name in kept.items() if function.get(key) is not None},
     }
+
+
+def event(kind: str, **more: Any) -> str:
+    """Return an event of a stream whose data repeat its type."""
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n"
 
 
 def text_of(content: Any) -> str:
@@ -160,14 +173,11 @@ def text_of(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     texts = []
-    for part in content:
-        if isinstance(part, str):
-            texts.append(part)
-        elif isinstance(part, Mapping) and isinstance(part.get("text"), str):
+    for part in objects([{"text": part} if isinstance(part, str) else part for part in content], "content"):
+        if isinstance(part.get("text"), str):
             texts.append(part["text"])
-        elif not (isinstance(part, Mapping) and part.get("type") in ("thinking", "redacted_thinking", "reasoning")):
-            kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
-            raise RequestError(f"content of type {kind!r} is not supported: send text")
+        elif part.get("type") not in ("thinking", "redacted_thinking", "reasoning"):
+            raise RequestError(f"content of type {part.get('type')!r} is not supported: send text")
     return "\n".join(texts)
 
 
@@ -175,7 +185,7 @@ def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashabl
     """Return a key that identifies a message, independent of how a client writes the message.
 
     The key ignores call ids, the order of keys in arguments, 1.0 versus 1, and null versus missing content. In a
-    policy's turn, it also ignores thoughts, calls that are written as text, and a stop string at the end.
+    policy's turn, the key also ignores thoughts, calls that are written as text, and a stop string at the end.
     """
     text, calls = str(message.get("content") or "").strip(), message.get("tool_calls") or ()
     if message["role"] == "assistant":

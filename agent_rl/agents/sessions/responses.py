@@ -14,11 +14,11 @@ from agent_rl.agents.sessions.request import (
     RequestError,
     TurnReply,
     TurnRequest,
+    event,
     function_call,
-    function_tool,
     objects,
-    sampling_of,
     text_of,
+    turn_request,
 )
 
 ID = "resp_"
@@ -48,21 +48,17 @@ def responses_request(body: Mapping[str, Any]) -> TurnRequest:
             raise RequestError(f"{name} is not supported: send the conversation as input, or send previous_response_id")
     form = ((body.get("text") or {}).get("format") or {}).get("type", "text")
     if form != "text":
-        raise RequestError(f"text.format {form!r} is not supported: the policy is trained without a grammar")
+        raise RequestError(f"text.format {form!r} is not supported, because the policy is trained without a grammar")
     instructions = body.get("instructions")
     items = body.get("input") or []
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
     system = [{"role": "system", "content": instructions}] if instructions else []
-    choice = body.get("tool_choice") or "auto"
-    return TurnRequest(
-        messages=[*system, *_messages(objects(items, "input"))],
-        tools=[function_tool(tool, tool) for tool in objects(body.get("tools") or [], "tools")],
-        model=str(body.get("model") or ""),
-        max_tokens=body.get("max_output_tokens"),
-        without_tools=choice == "none",
-        forced=choice not in ("auto", "none"),
-        sampling=sampling_of(body),
+    return turn_request(
+        body,
+        [*system, *_messages(objects(items, "input"))],
+        body.get("tool_choice") or "auto",
+        body.get("max_output_tokens"),
         continues=str(body.get("previous_response_id") or "").removeprefix(ID),
         instructions=len(system),
     )
@@ -127,7 +123,7 @@ def responses_events(reply: TurnReply, body: Mapping[str, Any]) -> Iterator[str]
         events += [(kind, {"output_index": index, **more}) for kind, more in _item_events(item)]
     events.append((f"response.{answer['status']}", {"response": answer}))
     for number, (kind, more) in enumerate(events):
-        yield f"event: {kind}\ndata: {json.dumps({'type': kind, 'sequence_number': number, **more})}\n\n"
+        yield event(kind, sequence_number=number, **more)
 
 
 def _item_events(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

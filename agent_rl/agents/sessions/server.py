@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import socket
@@ -30,8 +31,6 @@ KEEP_ALIVE_S = 10.0
 """Seconds between comments in a stream while its turn is generated."""
 KEEP_OPEN_S = 600
 """Seconds for which an idle connection stays open; a client that sends a request while it is closed gets an error."""
-MAX_BYTES = 64 * 2**20
-"""Maximum size of a request."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,10 @@ APIS = {
 """The APIs by route."""
 
 
+class _Server(uvicorn.Server):
+    capture_signals = contextlib.nullcontext  # type: ignore[assignment]  # the process's signals are not the server's
+
+
 class PortServer:
     """Serves an application on a port that the system chooses.
 
@@ -74,32 +77,33 @@ class PortServer:
     port = 0
 
     def __init__(self, app: Starlette) -> None:
-        self._app, self._starting = app, asyncio.Lock()
+        self._app = app
         self._server: uvicorn.Server | None = None
 
-    async def start(self, host: str = "127.0.0.1") -> None:
+    def start(self, host: str = "127.0.0.1") -> None:
         """Listen at this address, unless the server already listens."""
-        async with self._starting:
-            if self._server is None:
-                self._listener = socket.create_server((host, 0), backlog=2048)
-                weakref.finalize(self, self._listener.close)  # for an event loop that has ended without `stop`
-                config = uvicorn.Config(
-                    self._app, log_level="warning", access_log=False, lifespan="off", ws="none",
-                    timeout_keep_alive=KEEP_OPEN_S,
-                )  # fmt: skip
-                config.load()
-                server = uvicorn.Server(config)
-                server.lifespan = config.lifespan_class(config)
-                await server.startup([self._listener])  # `serve` would handle the process's signals
-                self._server, self._task = server, asyncio.ensure_future(server.main_loop())
-                self.port = int(self._listener.getsockname()[1])
+        if self._server is None:
+            listener = socket.create_server((host, 0), backlog=2048)
+            weakref.finalize(self, listener.close)  # for an event loop that has ended without `stop`
+            config = uvicorn.Config(
+                self._app, log_level="warning", access_log=False, lifespan="off", ws="none",
+                timeout_keep_alive=KEEP_OPEN_S,
+            )  # fmt: skip
+            self._server = server = _Server(config)
+
+            def drop_connections(_: object) -> None:
+                for connection in server.server_state.connections:
+                    connection.transport.close()
+
+            self._task = asyncio.ensure_future(server.serve([listener]))
+            self._task.add_done_callback(drop_connections)  # for an event loop that ends without `stop`
+            self.port = int(listener.getsockname()[1])
 
     async def stop(self) -> None:
         """Close the port."""
         if self._server is not None:
             self._server.should_exit = True
             await self._task
-            await self._server.shutdown([self._listener])
             self._server = None
 
 
@@ -159,7 +163,7 @@ async def _turn(api: Api, session: Session, request: Request, body: Mapping[str,
     reply = await asyncio.shield(task)
     answer = JSONResponse(api.answer(reply, body))
     if not await request.is_disconnected():
-        session.mark_fetched(reply)
+        reply.is_fetched = True
     return answer
 
 
@@ -183,10 +187,10 @@ async def _reward(session: Session, request: Request, body: Mapping[str, Any]) -
 _gateways: PerLoop[Gateway] = PerLoop(Gateway)
 
 
-async def gateway(host: str = "127.0.0.1") -> Gateway:
+def gateway(host: str = "127.0.0.1") -> Gateway:
     """Return the server of this process and event loop, which the first use starts at this address."""
     server = _gateways.get()
-    await server.start(host)
+    server.start(host)
     return server
 
 
@@ -194,10 +198,8 @@ async def _stream(
     session: Session, task: asyncio.Task[TurnReply], api: Api, body: Mapping[str, Any]
 ) -> AsyncIterator[str]:
     """Yield comments until the turn is finished, and then its events."""
-    while not task.done():
-        await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
-        if not task.done():
-            yield ": generating\n\n"
+    while not (await asyncio.wait({task}, timeout=KEEP_ALIVE_S))[0]:
+        yield ": generating\n\n"
     try:
         reply = task.result()
         events = list(api.events(reply, body))
@@ -207,17 +209,14 @@ async def _stream(
         return
     for event in events[:-2]:
         yield event
-    session.mark_fetched(reply)  # before the last events: a client may hang up as soon as it has the turn
+    reply.is_fetched = True  # before the last events: a client may hang up as soon as it has the turn
     for event in events[-2:]:
         yield event
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    raw = await request.body()
-    if len(raw) > MAX_BYTES:
-        raise RequestError(f"the request has {len(raw)} bytes, more than {MAX_BYTES}", 413)
     try:
-        body = json.loads(raw)
+        body = await request.json()
     except (ValueError, RecursionError) as error:
         raise RequestError(f"the body is not JSON ({error})") from error
     if not isinstance(body, dict):

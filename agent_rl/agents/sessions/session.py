@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -26,8 +27,6 @@ from agent_rl.tools import ToolSpec
 from agent_rl.tools.declared import declared_functions
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, Trajectory, Turn
 
-TOO_LONG = "context_length_exceeded"
-
 logger = logging.getLogger(__name__)
 
 
@@ -40,9 +39,8 @@ class _Conversation:
     """Keys of the conversation's messages, including the policy's turns."""
     messages: list[ChatMessage] = field(default_factory=list)
     """The messages whose keys are in `keys`."""
-    turns: list[Turn] = field(default_factory=list)
-    reply_id: str = ""
-    """Id of the last turn's reply."""
+    turns: list[tuple[Turn, TurnReply]] = field(default_factory=list)
+    """The policy's turns, as the trajectory records them and as clients get them."""
     is_busy: bool = True
     """Whether a turn is being generated, so that the conversation's messages are not known yet."""
 
@@ -54,8 +52,8 @@ class Session:
         policy: a fresh conversation; `Policy.sibling` creates further conversations with the same model.
         format: the syntax of native calls.
         trajectory: the row's trajectory, which the session fills.
-        max_turns: maximum number of turns; None: no limit.
-        models: names of models whose turns are trained; empty: the name in the first request.
+        max_turns: maximum number of turns; None means no limit.
+        models: names of models whose turns are trained; empty means the name in the first request.
     """
 
     def __init__(
@@ -71,19 +69,16 @@ class Session:
         self.trajectory = trajectory
         self.error: Exception | None = None
         """The first failure of the engine or the gateway, after which the episode cannot be scored."""
-        self.counts = {"requests": 0, "retries": 0, "side_requests": 0, "unenforced_tool_choices": 0, "too_long": 0}
+        self.counts: Counter[str] = Counter()
         self._policy, self._format, self._max_turns, self._models = policy, format, max_turns, tuple(models)
-        self._first_policy_is_free = True
         self._conversations: list[_Conversation] = []
         self._replies: dict[str, asyncio.Task[TurnReply]] = {}
         self._tasks: list[asyncio.Task[TurnReply]] = []
-        self._turns: dict[str, tuple[_Conversation, Turn]] = {}
         self._histories: dict[str, tuple[_Conversation, int, int]] = {}
-        """For each reply: its conversation, the number of messages up to the reply, and the number of those messages
+        """For each reply, its conversation, the number of messages up to the reply, and the number of those messages
         that a request which continues the reply does not inherit."""
         self._written_ids: set[str] = set()
         """Ids of calls that the policy wrote, as Kimi K2 does; a template may show them with the results."""
-        self._unfetched: set[str] = set()
         self.is_closed = False
 
     def reply(self, request: TurnRequest, key: str, is_retry: bool) -> asyncio.Task[TurnReply]:
@@ -110,8 +105,8 @@ class Session:
                 _say_once(f"a program sets {name}, but the run's value {run} applies")
         if request.forced:
             _say_once("a program requires a tool call (tool_choice), which is treated as auto")
-        task = asyncio.ensure_future(self._answer(request))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, even if nobody waits
+        task = asyncio.ensure_future(self._turn(self._whole(request)))
+        task.add_done_callback(self._note_failure)
         self._replies[key] = task
         self._tasks.append(task)
         return task
@@ -122,19 +117,15 @@ class Session:
         Raises:
             RequestError: the request continues an unknown reply.
         """
-        request, tools = self._whole(request), self._tools(request)
+        request = self._whole(request)
         try:
-            if (conversation := self._known(request, tools)) is not None:
+            if (conversation := self._known(request)) is not None:
                 return conversation.policy.count_tokens(request.messages[len(conversation.keys) :])
-            return self._policy.count_tokens(request.messages, self._format.template_tools(_specs(tools)))
+            return self._policy.count_tokens(request.messages, self._format.template_tools(_specs(request.tools)))
         except RequestError:
             raise
         except Exception as error:  # counting changes no turn, so the client gets the error
             raise RequestError(f"the tokens of the request cannot be counted ({error})") from error
-
-    def mark_fetched(self, reply: TurnReply) -> None:
-        """Record that the client has received a whole turn; turns that no client received are not trained."""
-        self._unfetched.discard(reply.id)
 
     def fail(self, error: Exception) -> RequestError:
         """Leave the episode unscored after an error that the client did not cause; return the error for the client."""
@@ -142,27 +133,31 @@ class Session:
         return RequestError(str(error), 503)
 
     async def close(self) -> None:
-        """End the episode: wait for open turns, and exclude from training the turns that no client has received."""
+        """End the episode: wait for open turns, and exclude the turns that no client has received.
+
+        The answer is the last turn that a client has received, unless the turn has calls or was cut.
+        """
         self.is_closed = True
         if open_turns := [task for task in self._tasks if not task.done()]:
             await asyncio.wait(open_turns)
-        for reply_id in self._unfetched:
-            conversation, turn = self._turns[reply_id]
-            conversation.policy.forget_turn()
-            turn.notes["unfetched"] = True
-        self.trajectory.info["gateway"] = {
-            **{name: count for name, count in self.counts.items() if count},
-            "conversations": len({each for key, (each, _) in self._turns.items() if key not in self._unfetched}),
-            **({"unfetched": len(self._unfetched)} if self._unfetched else {}),
-        }
+        trained = [each for each in self._conversations if each.is_trained and each.turns]
+        for conversation in trained:
+            turn, reply = conversation.turns[-1]
+            if not reply.is_fetched:
+                conversation.policy.forget_turn()
+                conversation.turns.pop()
+                turn.notes["unfetched"] = True
+                self.counts["unfetched"] += 1
+        self.trajectory.info["gateway"] = {**self.counts, "conversations": sum(bool(each.turns) for each in trained)}
+        replies = {id(turn): reply for each in trained for turn, reply in each.turns}
+        last = next((replies[id(turn)] for turn in reversed(self.trajectory.turns) if id(turn) in replies), None)
+        self.trajectory.answer = None if last is None or last.calls or last.finish == "length" else last.text
 
-    async def _answer(self, request: TurnRequest) -> TurnReply:
-        try:
-            return await self._turn(self._whole(request))
-        except RequestError:
-            raise
-        except Exception as error:  # of the engine, the chat template or the gateway
-            raise self.fail(error) from error
+    def _note_failure(self, task: asyncio.Task[TurnReply]) -> None:
+        """Leave the episode unscored after a failure of the engine, the chat template or the gateway."""
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception) and not isinstance(error, RequestError):
+            self.fail(error)
 
     async def _turn(self, request: TurnRequest) -> TurnReply:
         if not request.messages:
@@ -170,15 +165,14 @@ class Session:
         if self._max_turns is not None and len(self.trajectory.turns) >= self._max_turns:
             self.trajectory.stop_reason = StopReason.MAX_TURNS
             raise RequestError(f"the episode has at most {self._max_turns} turns", 400, "max_turns")
-        tools = self._tools(request)
-        specs = _specs(tools)
-        conversation, new = self._continued(request, tools)
+        specs = _specs(request.tools)
+        conversation, new = self._continued(request)
         started = time.monotonic()
         try:
             if not await self._fits(conversation, request, new, specs):
                 self.counts["too_long"] += 1
                 self.trajectory.stop_reason = StopReason.MAX_TOKENS
-                raise RequestError("the conversation is longer than the run allows", 400, TOO_LONG)
+                raise RequestError("the conversation is longer than the run allows", 400, "context_length_exceeded")
             prompt_tokens = conversation.policy.context_tokens
             conversation.policy.most = request.max_tokens
             generated = await conversation.policy.generate(request.stop)
@@ -192,10 +186,6 @@ class Session:
         finally:
             conversation.is_busy = False
 
-    @staticmethod
-    def _tools(request: TurnRequest) -> Sequence[dict[str, Any]]:
-        return () if request.without_tools else request.tools
-
     def _whole(self, request: TurnRequest) -> TurnRequest:
         """Return the request with the messages of the reply that it continues."""
         if not request.continues:
@@ -207,10 +197,10 @@ class Session:
         own, new = request.messages[: request.instructions], request.messages[request.instructions :]
         return replace(request, messages=[*own, *conversation.messages[start:end], *new])
 
-    def _known(self, request: TurnRequest, tools: Sequence[dict[str, Any]]) -> _Conversation | None:
+    def _known(self, request: TurnRequest) -> _Conversation | None:
         """Return the longest conversation that the request continues."""
         keys = [message_key(message, request.stop) for message in request.messages]
-        tools_key = _key_of(tools)
+        tools_key = _key_of(request.tools)
         known = [
             each
             for each in self._conversations
@@ -219,11 +209,9 @@ class Session:
         ]  # fmt: skip
         return max(known, key=lambda each: len(each.keys), default=None)
 
-    def _continued(
-        self, request: TurnRequest, tools: Sequence[dict[str, Any]]
-    ) -> tuple[_Conversation, Sequence[ChatMessage]]:
+    def _continued(self, request: TurnRequest) -> tuple[_Conversation, Sequence[ChatMessage]]:
         """Return the conversation that a request continues, or a new one, and the messages that it appends."""
-        if (conversation := self._known(request, tools)) is not None:
+        if (conversation := self._known(request)) is not None:
             conversation.is_busy = True
             return conversation, request.messages[len(conversation.keys) :]
         if not self._models:
@@ -231,11 +219,9 @@ class Session:
         is_trained = request.model in self._models
         if not is_trained:
             self.counts["side_requests"] += 1
-        if is_trained and self._first_policy_is_free:
-            policy, self._first_policy_is_free = self._policy, False
-        else:
-            policy = self._policy.sibling(is_trained=is_trained)
-        conversation = _Conversation(policy, _key_of(tools), is_trained)
+        is_first = is_trained and not any(each.is_trained for each in self._conversations)
+        policy = self._policy if is_first else self._policy.sibling(is_trained=is_trained)
+        conversation = _Conversation(policy, _key_of(request.tools), is_trained)
         self._conversations.append(conversation)
         return conversation, request.messages
 
@@ -248,11 +234,14 @@ class Session:
     ) -> bool:
         """Append the new messages; return False if they leave no token for a turn."""
         if conversation.turns:
+            turn, reply = conversation.turns[-1]
             fits = await conversation.policy.extend(conversation.policy.as_text(self._answers(request, new)))
             if fits:
-                self._unfetched.discard(conversation.reply_id)
-                conversation.turns[-1].observation = "\n".join(str(message["content"]) for message in new)
-                conversation.turns[-1].results = _results(conversation.turns[-1].calls, new)
+                reply.is_fetched = True
+                turn.observation = "\n".join(str(message["content"]) for message in new)
+                results = (message for message in new if message["role"] == "tool")
+                pairs = zip(turn.calls, results, strict=False)
+                turn.results = [ToolResult(call.id, call.name, str(result["content"])) for call, result in pairs]
             return fits
         try:
             messages = conversation.policy.as_text(request.messages)
@@ -283,33 +272,27 @@ class Session:
         conversation.messages = [*request.messages, assistant]
         conversation.keys = [message_key(message, request.stop) for message in conversation.messages]
         self._histories[reply.id] = conversation, len(conversation.messages), request.instructions
-        conversation.turns.append(turn)
-        conversation.reply_id = reply.id
-        if not conversation.is_trained:
-            return
-        self._turns[reply.id] = conversation, turn
-        self._unfetched.add(reply.id)
-        self.trajectory.turns.append(turn)
-        self.trajectory.answer = None if turn.calls or "cut" in turn.notes else reply.text
+        conversation.turns.append((turn, reply))
+        if conversation.is_trained:
+            self.trajectory.turns.append(turn)
 
 
 def read_turn(
     generated: Generation, format: ToolCallFormat, specs: Sequence[ToolSpec], prompt_tokens: int
 ) -> tuple[Turn, TurnReply]:
     """Read a turn; calls that cannot be read stay text, as on other servers."""
-    turn = Turn(text=generated.text, tokens=generated.tokens)
-    text = spoken(generated.text)
+    turn, content = Turn(text=generated.text, tokens=generated.tokens), spoken(generated.text)
+    calls: list[ToolCall] = []
     try:
-        content, calls = format.split(text, specs) if specs else (text, [])
+        content, calls = format.split(content, specs) if specs else (content, [])
     except MalformedActionError as error:
-        turn.malformed, content, calls = str(error), text, []
+        turn.malformed = str(error)
     turn.calls = [ToolCall(call.name, call.arguments, call.id or f"call_{uuid4().hex[:24]}") for call in calls]
     if generated.finish == "length":
         turn.notes["cut"] = True
     finish = "length" if generated.finish == "length" else "tool_calls" if turn.calls else "stop"
-    thoughts = thoughts_of(generated.text)
-    prompt, sampled, stop = prompt_tokens, generated.tokens, generated.stop
-    return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt, sampled, stop)  # type: ignore[arg-type]
+    thoughts, stop = thoughts_of(generated.text), generated.stop if finish == "stop" else None
+    return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt_tokens, generated.tokens, stop)  # type: ignore[arg-type]
 
 
 @cache
@@ -327,11 +310,3 @@ def _specs(tools: Sequence[dict[str, Any]]) -> list[ToolSpec]:
 
 def _key_of(tools: Sequence[dict[str, Any]]) -> str:
     return json.dumps(tools, sort_keys=True, default=str)
-
-
-def _results(calls: Sequence[ToolCall], messages: Sequence[ChatMessage]) -> list[ToolResult]:
-    """Return the results that the client has sent for a turn's calls."""
-    answers = [message for message in messages if message["role"] == "tool"]
-    return [
-        ToolResult(call.id, call.name, str(message["content"])) for call, message in zip(calls, answers, strict=False)
-    ]

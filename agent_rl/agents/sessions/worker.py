@@ -1,7 +1,7 @@
 """Imports a Python function once, and calls it in a fork for each episode: `python worker.py FILE.py:NAME DESCRIPTOR`.
 
-The descriptor is a Unix socket. The worker first writes the problem of the import as JSON; every later message contains
-the socket of a call. Python 3.10 or later can run this file, which imports only the standard library.
+The descriptor is a Unix socket. The worker first writes `IMPORTED`, or the traceback of the import; every later message
+contains the socket of a call. Python 3.10 or later can run this file, which imports only the standard library.
 """
 
 from __future__ import annotations
@@ -14,25 +14,13 @@ import os
 import signal
 import socket
 import sys
-import sysconfig
 import traceback
 from collections.abc import Callable
 from typing import Any
 
-NOT_THE_USERS = ("<", os.path.dirname(__file__), *sysconfig.get_paths().values())
-
-
-def failure(error: BaseException, place: str = "") -> dict[str, str]:
-    """Return the problem of a function that raised an exception, and the exception's type and place in the user's code.
-
-    Args:
-        error: the exception.
-        place: file and line of the user's code; empty: from the traceback.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    last = ([frame for frame in frames if not frame.filename.startswith(NOT_THE_USERS)] or frames)[-1]
-    bug = f"{type(error).__name__} at {place or f'{last.filename}:{last.lineno}'}"
-    return {"problem": f"{type(error).__name__}: {str(error)[:2000]} ({bug})", "bug": bug}
+IMPORTED = "imported"
+TAIL = 10_000
+"""Number of bytes or characters that are read at the end of a failed program's output."""
 
 
 def load(name: str) -> Callable[..., Any]:
@@ -46,10 +34,10 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def serve(function: Callable[..., Any], connection: socket.socket) -> None:
-    """Write the process id, read the call, and write how it ended; the process starts a separate session."""
+    """Write the process id, read the call, and write the failure as text; the process starts a separate session."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    stream, end = connection.makefile("rw", encoding="utf-8"), {}
+    stream, output = connection.makefile("rw", encoding="utf-8"), ""
     print(os.getpid(), file=stream, flush=True)
     call = json.loads(stream.readline())
     os.environ.update(call["environment"])
@@ -57,12 +45,13 @@ def serve(function: Callable[..., Any], connection: socket.socket) -> None:
         result = function(**call["arguments"])
         if inspect.iscoroutine(result):
             asyncio.run(result)
-    except BaseException as error:  # noqa: BLE001 - the caller decides who caused the failure
-        if not (isinstance(error, SystemExit) and not error.code):  # as for a command with exit code 0
-            traceback.print_exc()
-            end = failure(error) | ({"bug": ""} if isinstance(error, SystemExit) else {})
+    except SystemExit as end:
+        output = f"SystemExit: {end.code}" if end.code else ""  # as for a command with exit code 0
+    except BaseException:  # noqa: BLE001 - the caller decides who caused the failure
+        output = traceback.format_exc()[-TAIL:]
+    print(output, end="\n" * bool(output), file=sys.stderr)
     sys.stdout.flush()
-    print(json.dumps(end), file=stream, flush=True)
+    print(json.dumps(output), file=stream, flush=True)
 
 
 def main() -> None:
@@ -70,10 +59,10 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[2]))
     try:
         function = load(sys.argv[1])
-    except BaseException as error:  # noqa: BLE001 - the author of the configuration sees it
-        control.sendall(json.dumps(failure(error)).encode())
+    except BaseException:  # noqa: BLE001 - the author of the configuration sees it
+        control.sendall(traceback.format_exc()[-TAIL:].encode())
         return
-    control.sendall(b"{}")
+    control.sendall(IMPORTED.encode())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that forks leave no zombies
     while descriptors := socket.recv_fds(control, 1, 1)[1]:
         with socket.socket(fileno=descriptors[0]) as connection:

@@ -1,7 +1,7 @@
 """Syntaxes with calls in JSON: hermes, llama3_json, mistral, kimi, gpt-oss and deepseek_v3.
 
-Each function takes the tools and a turn's text, special tokens included. It returns the text around the calls, then
-the calls.
+Each function takes the tools and a turn's text, including special tokens. The function returns the text around the
+calls, then the calls.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def llama3_json(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def mistral(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """Parse `[TOOL_CALLS][{"name": "f", "arguments": {"x": 1}}]`, or `[TOOL_CALLS]f[ARGS]{"x": 1}` each (Mistral)."""
+    """Parse Mistral's calls: `[TOOL_CALLS][{"name": "f", "arguments": {"x": 1}}]` or `[TOOL_CALLS]f[ARGS]{"x": 1}`."""
     content, *bodies = text.split(_TOOL_CALLS)
     calls: list[ToolCall] = []
     for raw in bodies:

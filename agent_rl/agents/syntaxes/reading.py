@@ -13,7 +13,7 @@ from agent_rl.tools.arguments import json_type, json_types
 from agent_rl.trajectory import ToolCall
 
 _MAX_DEPTH = 64
-"""Maximum nesting depth of arguments: a deeper value could not be stored as JSON again."""
+"""Maximum nesting depth of arguments, because a deeper value could not be stored as JSON again."""
 
 _END = re.compile(r"(?:<\|\w+\|>|</s>|<\uff5cend\u2581of\u2581sentence\uff5c>|<turn\|>|\[e~\[)\Z")
 _LONGEST_END = 40
@@ -98,7 +98,7 @@ def typed(raw: str, types: set[str] | None) -> Any:
 
     Args:
         raw: the text.
-        types: the parameter's types; None for an unknown parameter.
+        types: the parameter's types, or None for an unknown parameter.
     """
     if types is not None and (not types or types == {"string"}):
         return raw

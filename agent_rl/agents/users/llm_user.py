@@ -9,9 +9,9 @@
           api_key_env: USER_API_KEY   # optional: environment variable with a bearer token
           temperature: 0.7            # and the keys of agent_rl.remote.chat_client.EndpointConfig
 
-The row's `extra_info.user.goal` is the user's goal. Only the model that plays the user sees it; that model sees the
-agent's messages, but not its tools. The model ends the conversation by writing `stop_word`. If the endpoint fails, the
-trajectory is unscored; if it rejects the key or the model at the first request, the run stops.
+The row's `extra_info.user.goal` is the user's goal. Only the model that plays the user sees the goal; that model sees
+the agent's messages, but not its tools. The model ends the conversation by writing `stop_word`. If the endpoint fails,
+the trajectory is unscored; if it rejects the key or the model at the first request, the run stops.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LLMUserConfig(EndpointConfig):
     """The `agent_rl.user_sim.config` section."""
 
     instructions: str | None = None
-    """The model's system text, in which `{goal}` and `{stop_word}` are replaced; null: the default."""
+    """The model's system text, in which `{goal}` and `{stop_word}` are replaced; null means the default."""
     opens: bool = False
     """Whether the model also writes the first message, instead of the last message of the row's prompt."""
     temperature: float = Field(default=1.0, ge=0)

@@ -10,7 +10,7 @@
         async def score(self, trajectory):
             return float(self.bought)
 
-An instance lives for one episode. Set `agent_rl.user_sim.user` to the class; `ScriptedUser` here and
+An instance exists for one episode. Set `agent_rl.user_sim.user` to the class; `ScriptedUser` here and
 `agent_rl.agents.users.llm_user.LLMUser` come with the package. If a user raises an error, the trajectory is unscored,
 because the policy is not at fault.
 """
@@ -84,11 +84,11 @@ class User(ABC):
         """Answer the agent's message; the trajectory contains all events so far, including tool calls."""
 
     async def score(self, trajectory: Trajectory) -> float | None:
-        """Return the user's verdict on the episode, for `Trajectory.verdict`; None: the reward compares answers."""
+        """Return the user's verdict on the episode, for `Trajectory.verdict`; if None, the reward compares answers."""
         return None
 
     async def finish(self) -> None:
-        """Release the resources that `start` acquired; awaited once, however the episode ends."""
+        """Release the resources that `start` acquired; awaited once, regardless of how the episode ends."""
         return None
 
 

@@ -38,8 +38,8 @@ def family_class(family: str, identifier: str) -> type[Environment]:
         environment = getattr(import_module(f"{__name__}.{family}"), "environment", partial(class_of, family))
         cls: type[Environment] = environment(identifier)
     except ImportError as error:
-        remedy = f"pip install 'agent-rl[{family}]'"
-        raise ConfigError(f"{family}:{identifier}", f"it needs a package: {error}", remedy) from error
+        remedy = f"Run pip install 'agent-rl[{family}]'"
+        raise ConfigError(f"{family}:{identifier}", f"a package that it needs is missing: {error}", remedy) from error
     return cls
 
 

@@ -2,7 +2,7 @@
 
 An id names the classes whose functions the tasks use, joined by `+`. The user's next message follows the agent's answer
 to the previous message. The package's own checker judges the states and results after each of the user's messages: the
-reward is 1 if it accepts all of them, and 0 otherwise. It differs from BFCL's score, because the run limits the turns.
+reward is 1 if it accepts all of them, and 0 otherwise. The run limits the turns, so the reward is not BFCL's score.
 
     python -m agent_rl.environments.install bfcl
 """
@@ -63,7 +63,7 @@ class Session:
         return texts[0], False
 
     def step(self, message: str) -> str | None:
-        """Return the user's next message; None after the last message."""
+        """Return the user's next message, or None after the last message."""
         if len(self._turns) == len(self._task["question"]):
             return None
         self._turns.append([])

@@ -1,5 +1,5 @@
-"""Environments of Gymnasium with discrete actions, those of minigrid included: `gymnasium:FrozenLake-v1`; or, of a
-file that registers it, `gymnasium:my_worlds.py:MyWorld-v0`.
+"""Environments of Gymnasium with discrete actions, those of minigrid included: `gymnasium:FrozenLake-v1`; or, if a file
+registers the environment, `gymnasium:my_worlds.py:MyWorld-v0`.
 
 The tool `act` performs one action, by its name if the action has a name. The result is the observation as text:
 Gymnasium's drawing if it exists, and words for cards and for the view of a minigrid agent. The reward is the sum of the

@@ -89,7 +89,7 @@ class Session:
         return text, False
 
     def step(self, message: str) -> str | None:
-        """Return the answer of a server of the Gymnasium style; None at the end of the episode."""
+        """Return the answer of a Gymnasium-style server, or None at the end of the episode."""
         result = self._act(_message(message))
         return None if result["terminated"] or result["truncated"] else result["observation"] or ""
 

@@ -1,10 +1,10 @@
 """Games of TextArena for one player: `textarena:GuessTheNumber-v0`.
 
 Each message of the agent is a move, and the next text of the game is the answer. The game sets the reward at its end;
-without an end, the reward is 0. The game handles a move against the rules: most games allow one such move in a row.
+without an end, the reward is 0. The game handles a move against the rules; most games allow only one in a row.
 
-TextArena's games draw from the global module `random` in every move. Here each trajectory draws from separate numbers,
-so that a game depends only on its row and its moves.
+TextArena's games draw from the global module `random` in every move. Each trajectory here draws from separate random
+numbers, so that a game depends only on its row and its moves.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class ColdStart:
 
         Raises:
             ConfigError: the devices cannot share a batch, or there are too few episodes for a batch.
-            KeyboardInterrupt: the user interrupted; the message contains the number of kept stages.
+            KeyboardInterrupt: the user interrupted the work; the message contains the number of kept stages.
         """
         request = {
             "settings": self.settings.model_dump(mode="json", exclude_none=True), "rows_sha256": self.rows_digest()
@@ -123,7 +123,7 @@ class ColdStart:
         )
 
     def has_rows(self) -> bool:
-        """Whether the rows are available: generated rows always, rows of a data set if its files exist."""
+        """Whether the rows are available, which is true if they are generated or if the data set's files exist."""
         return self.settings.rows is None or all(Path(file).expanduser().is_file() for file in self._files.values())
 
     def rows_digest(self) -> str:
@@ -190,7 +190,7 @@ class ColdStart:
             return asyncio.run(run_scripts(evaluation, chat, scripts, advance))
 
     def _load_record(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record of a model for this request, or delete it; it contains `model_sha256` after all stages."""
+        """Return the record of the made model if it fits the request; a finished model's record has `model_sha256`."""
         file = self.folder / MADE
         record: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
         if record.items() >= request.items() and (self._stage(len(record["losses"])) / "config.json").is_file():

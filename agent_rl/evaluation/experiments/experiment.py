@@ -41,7 +41,7 @@ class Experiment:
         recipe: a folder with `config.yaml`, or the name of a recipe.
         seeds: number of seeds, which start at 1.
         words: `key=value` for all runs and the cold start, or `key=v1,v2` for a sweep; every combination is a variant.
-        folder: folder of the runs; None: `outputs/experiments/<recipe>`.
+        folder: folder of the runs; None means `outputs/experiments/<recipe>`.
         say: a function that prints a line.
     """
 

@@ -108,7 +108,7 @@ def solved(trajectory: Trajectory) -> float:
 
 
 def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
-    """Return the agreement of trajectories that score an answer with the ground truth; None without trajectories."""
+    """Return the agreement of trajectories that score an answer with the ground truth, or None if there are none."""
     return _agreement(map(_read_verdict, trajectories))
 
 
@@ -134,7 +134,7 @@ def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estima
 
 
 def _read_verdict(trajectory: Trajectory) -> Judged | None:
-    """Return a trajectory's verdict on a sample with one answer; None if the row is not such a sample."""
+    """Return a trajectory's verdict on a sample with one answer, or None if the row is not such a sample."""
     if len((trajectory.extra_info.get(SAMPLE) or {}).get("scores") or ()) != 1:
         return None
     sample = DataSample.from_row(trajectory.row)

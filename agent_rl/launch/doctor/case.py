@@ -22,14 +22,14 @@ class Case(case.RunCase):
     """A run and a machine, with lazily read model files and GPUs.
 
     Attributes:
-        given: facts about the machine that would run the recipe; None: this machine.
+        given: facts about the machine that would run the recipe; None means this machine.
     """
 
     given: Machine | None = None
 
     @cached_property
     def nodes(self) -> Nodes | None:
-        """The nodes that the launcher starts; None for one node, or for a wrong environment (see `checks.ray`)."""
+        """The nodes that the launcher starts, or None for one node, or for a wrong environment (see `checks.ray`)."""
         try:
             return Nodes.from_environment(self.environ)
         except ConfigError:
@@ -75,7 +75,7 @@ class Case(case.RunCase):
 
     @cached_property
     def model(self) -> ModelFiles:
-        """The trained model; for a checkpoint, which is merged at the start, only its configuration."""
+        """The trained model, or only its configuration for a checkpoint, which is merged at the start."""
         path = self.path(self.get("actor_rollout_ref.model.path", ""))
         return find_model(path if self.checkpoint is None else str(settings_folder(self.checkpoint)))
 

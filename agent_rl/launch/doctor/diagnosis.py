@@ -51,11 +51,11 @@ def diagnose(
     """Check this machine and, with a recipe, the run that it would start here.
 
     Args:
-        recipe: a folder with `config.yaml`; None: the machine and the installation only.
+        recipe: a folder with `config.yaml`; None means the machine and the installation only.
         overrides: hydra overrides, as for training.
         script: the user's entry point; the loops that it registers count as registered.
         tell: called with a description of the next action.
-        machine: the machine that would run the recipe; None: this machine.
+        machine: the machine that would run the recipe; None means this machine.
 
     Returns:
         The findings, in the order of the table; a problem is a finding, never an exception.
@@ -82,7 +82,7 @@ def diagnose(
 
 
 def run_checks(case: Case, *needs: Needs, tell: Tell = lambda text: None) -> list[Finding]:
-    """Return the findings of all checks with these needs."""
+    """Return the findings of all checks with the given needs."""
     findings = []
     for check in all_checks():
         if check.needs in needs:
@@ -106,7 +106,7 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
-        text, remedy = f"not finished after {limit_s:g} seconds", "A server does not answer, or an index is being built"
+        text, remedy = f"not finished after {limit_s:g} seconds", "Check the servers, or wait for an index to be built"
         return [*findings, Finding(check.subject, Status.WARNING, text, remedy, check.group)]
     return findings
 

@@ -53,7 +53,7 @@ QUERY = "index,uuid,name,memory.total,memory.used,driver_version,compute_cap"
 
 @dataclass(frozen=True)
 class Gpu:
-    """An NVIDIA GPU; memory in MiB."""
+    """An NVIDIA GPU, with its memory in MiB."""
 
     index: int
     uuid: str
@@ -70,7 +70,7 @@ class Machine:
 
     Args:
         environ: the environment that a run on it would inherit.
-        facts: all `FACTS` about another machine; None: this machine.
+        facts: all `FACTS` about another machine; None means this machine.
     """
 
     gpus = cached_property(lambda machine: read_gpus(machine.environ))
@@ -78,31 +78,31 @@ class Machine:
     device_file = cached_property(lambda machine: has_accelerator())
     """Whether there is a device file of an accelerator."""
     glibc = cached_property(lambda machine: platform.libc_ver()[1] if platform.libc_ver()[0] == "glibc" else "")
-    """The version of glibc; empty for another C library."""
+    """The version of glibc, or "" for another C library."""
     cores = cached_property(lambda machine: len(os.sched_getaffinity(0)))
     """Cores that this process may use."""
     memory = cached_property(lambda machine: _available())
     """Memory that a new process can use, in bytes."""
     shared_memory = cached_property(lambda machine: _free(Path("/dev/shm")))
-    """Free bytes in `/dev/shm`; None if it does not exist."""
+    """Free bytes in `/dev/shm`, or None if it does not exist."""
     disk = cached_property(lambda machine: _free(Path.cwd()))
     """Free bytes on the disk of the working directory; `free_disk` takes another folder."""
     libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
     """The `LIBRARIES` that the loader finds with the launcher's environment."""
     cuda_home = cached_property(lambda machine: str(cuda_home(machine.environ) or ""))
-    """The folder of the CUDA toolkit; empty without a toolkit."""
+    """The folder of the CUDA toolkit, or empty if there is no toolkit."""
     missing_parts = cached_property(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
     """The parts that the toolkit lacks."""
     compiled = cached_property(
         lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {}
     )
-    """The errors of compiling with ninja, CUDA and `Python.h`, "" if it works; tried only if there is a GPU."""
+    """The errors of compiling with ninja, CUDA and `Python.h`, or "" if it works; tried only if there is a GPU."""
     interfaces = cached_property(lambda machine: interfaces())
     """Network interfaces with an address that another node could use."""
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
     """Whether models can be downloaded."""
     torch_cuda = cached_property(lambda machine: _cuda_of_torch())
-    """The CUDA version for which torch was built; None for a CPU build, or if torch is not installed."""
+    """The CUDA version for which torch was built, or None for a CPU build, or if torch is not installed."""
     packages = cached_property(lambda machine: _installed())
     """The version of every installed package, by its normalised name."""
 
@@ -137,7 +137,7 @@ class Machine:
         return {"environ": variables, **facts, "gpus": [asdict(gpu) for gpu in self.gpus]}
 
     def version(self, package: str) -> str | None:
-        """Return the installed version of a package; None if it is not installed."""
+        """Return the installed version of a package, or None if it is not installed."""
         return self.packages.get(canonicalize_name(package))
 
     def free_disk(self, folder: Path) -> int:

@@ -17,9 +17,9 @@ class ModelFiles:
 
     Attributes:
         name: the model's name in the configuration.
-        folder: its files on this machine; None if it is not on this machine.
+        folder: its files on this machine, or None if it is not on this machine.
         config: its `config.json`; only the text part for a model with several parts.
-        parameters: the number of parameters; None if unknown.
+        parameters: the number of parameters, or None if unknown.
         source: the source of the number of parameters, in words.
         broken: safetensors files that are absent or truncated, for example by an interrupted copy.
     """
@@ -33,7 +33,7 @@ class ModelFiles:
 
     @property
     def kv_values_per_token(self) -> int | None:
-        """Number of values in the engine's KV cache for one token; None if the config lacks the shape."""
+        """Number of values in the engine's KV cache for one token, or None if the config lacks the shape."""
         layers, heads = self.config.get("num_hidden_layers"), self.config.get("num_attention_heads")
         if not (layers and heads):
             return None
@@ -78,7 +78,7 @@ def _read_weights(folder: Path) -> tuple[int, list[str]]:
 
 
 def parameters_by_shape(config: dict[str, Any]) -> int:
-    """Count the parameters of a decoder with gated MLPs (Llama, Qwen, Mistral, MoE), without biases; 0: unknown."""
+    """Count the parameters of a decoder with gated MLPs (Llama, Qwen, Mistral, MoE), without biases, or 0."""
     try:
         hidden, layers, heads = (config[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
         vocabulary = config["vocab_size"]
@@ -94,7 +94,7 @@ def parameters_by_shape(config: dict[str, Any]) -> int:
 
 
 def _in_cache(name: str) -> Path | None:
-    """Return the snapshot of a Hub name in the local cache."""
+    """Return the folder of a Hub model's snapshot in the local cache."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 

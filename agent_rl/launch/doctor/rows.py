@@ -45,10 +45,10 @@ def known_rows(
         setup: settings, limits and tools of the run; without tools, tool names are not checked.
         default_agent: the agent of rows that name no agent.
         more_agents: names of agents that are registered elsewhere.
-        tokenizer: the model's tokenizer, with its chat template; None: lengths are in characters.
+        tokenizer: the model's tokenizer, with its chat template; if None, lengths are in characters.
         options: additional arguments of the template.
         scored: whether the scorers of the `agent_rl.reward` section judge the answers.
-        sample: number of rows whose ground truths are scored; None: all.
+        sample: number of rows whose ground truths are scored; None means all.
         seed: the seed of the sample.
         kept: opens the stored results of an earlier check of the same rows, given the number of ground truths.
 
@@ -95,7 +95,7 @@ class _Checks:
             yield finding
 
     def _scored_by(self, row: Mapping[str, Any]) -> Correctness | None:
-        """Return the scorer of the row's answer; None without a scorer, or if a user or a service scores the answer."""
+        """Return the scorer of the row's answer, or None if it has none or if a user or a service scores the answer."""
         answers = self.reward.answers(str(row["data_source"])) if self.scored else None
         if answers is None or answers.api is not None or (answers.scorer is None and gives_verdict(self.user, row)):
             return None
@@ -118,7 +118,7 @@ class _Checks:
         return None
 
     def grade(self, rows: Sequence[Numbered]) -> Iterator[tuple[int, int, RowFinding]]:
-        """Yield findings on ground truths that fail as the answer, or for which another row's ground truth scores 1."""
+        """Yield findings on ground truths that score low as their own answer, or accept another row's truth."""
         with self._kept(len(rows)) as pieces:
             asyncio.run(self._graded(rows, pieces))
             for place, (file, number, _) in enumerate(rows):
@@ -161,7 +161,7 @@ class _Checks:
 
 
 def _answer(row: Mapping[str, Any]) -> str | None:
-    """Return the right answer as an agent would give it; None if the truth has another form, such as tests."""
+    """Return the right answer as an agent would give it, or None if the truth has another form, such as tests."""
     truth = row["reward_model"].get("ground_truth")
     if not isinstance(truth, str | int | float) or isinstance(truth, bool) or str(truth).lstrip()[:1] in ("{", "["):
         return None

@@ -22,7 +22,7 @@ WIDEST = 120
 
 
 def show(findings: Sequence[Finding], console: Console, every: bool = True) -> None:
-    """Print the table and a summary line; if `every` is false, only problems, then warnings."""
+    """Print the table and a summary line; if `every` is false, the table shows only problems, then warnings."""
     selected = findings if every else [each for status in SERIOUS for each in findings if each.status is status]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("check", max_width=22, overflow="fold")

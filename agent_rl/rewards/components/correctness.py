@@ -35,7 +35,7 @@ class Correctness:
         nothing: whether the `scorer: none` setting turns off the scoring of answers.
         logs: see `Component.logs`.
         custom: see `Reward`.
-        fusion: the server that the `code` and `code_all` scorers run programs on; None: this machine's sandbox.
+        fusion: the server that the `code` and `code_all` scorers run programs on; None means this machine's sandbox.
 
     Raises:
         ConfigError: the scorer does not exist, or both a scorer and `reward_api` are set.

@@ -13,7 +13,7 @@ class EnvironmentConfig(ComponentConfig):
     """Selects a part of the environment's reward."""
 
     part: str | None = None
-    """Name of the part in the result of `get_reward`; null: the name of the component."""
+    """Name of the part in the result of `get_reward`; null means the name of the component."""
     optional: bool = False
     """Whether a missing part counts as 0 in a trajectory that has other parts."""
 
@@ -35,5 +35,5 @@ class EnvironmentPart(Component, kind="environment"):
             if self.config.optional and trajectory.rewards:
                 return Value(0.0)
             known = ", ".join(trajectory.rewards) or "none"
-            raise UnscoredError(f"component {self.name!r}: the environment has no part {part!r} (parts: {known})")
+            raise UnscoredError(f"component {self.name!r}: the reward has no part {part!r} (parts: {known})")
         return Value(trajectory.rewards[part])

@@ -47,9 +47,9 @@ class RewardApiConfig(ComponentConfig):
     url: str
     """Address of the service's endpoint, for example `http://host:8080/get_reward2`."""
     token_env: str | None = None
-    """Environment variable with the service's token, set on all workers; null: AGENT_RL_REWARD_TOKEN, if set."""
+    """Environment variable with the service's token, set on all workers; null means AGENT_RL_REWARD_TOKEN, if set."""
     logs: tuple[str, ...] = ()
-    """Names of the service's numbers to log; every answer must contain them. The trace stores all numbers."""
+    """Names of the service's numbers to log; every answer must contain them. The trace stores every number sent."""
     timeout_s: float = Field(default=120.0, gt=0)
     """Timeout of one attempt, in seconds."""
     patience_s: float = Field(default=60.0, ge=0)
@@ -58,7 +58,7 @@ class RewardApiConfig(ComponentConfig):
     max_concurrent: int = Field(default=64, ge=1)
     """Maximum number of concurrent requests per process."""
     rate_per_s: float | None = Field(default=None, gt=0)
-    """Maximum number of requests per second and process; null: no limit."""
+    """Maximum number of requests per second and process; null means no limit."""
 
     @field_validator("url")
     @classmethod

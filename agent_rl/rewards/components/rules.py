@@ -44,7 +44,7 @@ class TagsConfig(ComponentConfig):
 
 
 class Rules(Component, kind="rules"):
-    """Measures the share of the rules that the text follows; 0 if there is no text."""
+    """Measures the share of the rules that the text follows, or 0 if there is no text."""
 
     Config = RulesConfig
 

@@ -50,7 +50,7 @@ def overlong(trajectory: Trajectory, settings: OverlongSettings, max_response_to
     """Return DAPO's soft overlong punishment (https://arxiv.org/abs/2503.14476, equation 13), in [-penalty, 0].
 
     The value is 0 up to `max_response_tokens - buffer_tokens` response tokens, and then falls linearly to `-penalty` at
-    the limit. The sampled and observed tokens of the longest conversation count.
+    the limit. The sampled and observed tokens of the longest conversation are counted.
     """
     buffer = settings.buffer_tokens or max(1, max_response_tokens // 5)
     tokens = trajectory.longest_tokens or trajectory.response_tokens

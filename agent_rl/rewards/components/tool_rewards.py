@@ -12,10 +12,10 @@ from agent_rl.trajectory import Trajectory, call_key
 
 
 class ToolRewardsConfig(ComponentConfig):
-    """Selects the step rewards that count."""
+    """Selects the step rewards that enter the sum."""
 
     tools: tuple[str, ...] | None = None
-    """Names of tools, with wildcards; null: all tools, and `Turn.notes["reward"]`, which a loop or a hook may set."""
+    """Names of tools, with wildcards. Null means all tools and `Turn.notes["reward"]`, set by a loop or a hook."""
     repeats: bool = False
     """Whether a positive reward counts again for a repeated call; negative rewards always count."""
 
@@ -41,7 +41,7 @@ class ToolRewards(Component, kind="tool_rewards"):
         return Value(math.fsum(values), notes={"rewards": values}, per_turn=per_turn)
 
     def _rewards(self, trajectory: Trajectory) -> list[tuple[int, str, object]]:
-        """Return the step rewards that count, with their turns (from 1) and their locations for errors."""
+        """Return the step rewards that enter the sum, with their turns (from 1) and the locations that errors name."""
         config, calls, rewards = self.config, set[str](), list[tuple[int, str, object]]()
         for number, turn in enumerate(trajectory.turns, start=1):
             for call, result in zip(turn.calls, turn.results, strict=False):

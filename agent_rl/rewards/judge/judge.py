@@ -58,7 +58,7 @@ class JudgeConfig(PanelConfig):
     scale: tuple[float, float] = (0.0, 10.0)
     """Worst and best score; on a scale wider than 1, the judge must give whole numbers."""
     rubric: str | list[Any] | None = None
-    """Criteria, or a YAML file that lists them; null: each row has its own criteria in `extra_info.rubric`."""
+    """Criteria, or a YAML file that lists them; if null, each row has its own criteria in `extra_info.rubric`."""
     aggregate: Literal["mean", "median", "majority"] = "mean"
     """How votes are combined; majority: the most frequent score, or the mean of equally frequent scores."""
 

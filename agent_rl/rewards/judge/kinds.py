@@ -69,7 +69,7 @@ def find_template(name: str, key: str = "template", *fields: str) -> type[BasePr
     Args:
         name: `pointwise`, `pairwise`, `rubric`, or a class as `package.module.Name` or `path/to/file.py:Name`.
         key: the configuration key of the name, for errors.
-        fields: names of fields; the verdict must have at least one of them; empty: any verdict is accepted.
+        fields: names of fields; the verdict must have at least one of them; if empty, any verdict is accepted.
 
     Raises:
         ConfigError: the template does not exist, or its verdict has none of the fields.

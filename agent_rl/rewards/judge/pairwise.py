@@ -8,8 +8,8 @@
           model: Qwen/Qwen3-32B
           pairs: round_robin           # or all
 
-The judge sees every pair in both orders; if its verdict depends on the order, the pair is a tie. Equal answers are a
-tie without a request. A pair without a verdict is skipped; a trajectory without any judged pair is unscored. Values
+The judge sees every pair in both orders; if its verdict depends on the order, the pair is a tie. Equal answers count as
+a tie, without a request. A pair without a verdict is skipped; a trajectory without any judged pair is unscored. Values
 range from 0 to 1 (0.5 for a single trajectory), and rank only trajectories of the same prompt.
 """
 
@@ -55,7 +55,7 @@ class _Match:
     pair: Pair
     ballot: Ballot = field(default_factory=Ballot)
     points: float | None = None
-    """Points of the pair's first sample; None: a verdict is missing."""
+    """Points of the pair's first sample; None means that a verdict is missing."""
     contradicted: bool = False
     """Whether the verdicts in the two orders differ."""
     problem: UnscoredError | None = None

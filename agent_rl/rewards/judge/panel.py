@@ -25,7 +25,7 @@ class PanelConfig(EndpointConfig):
     """The endpoint of a judge, and the number of votes and attempts."""
 
     temperature: float | None = Field(default=0.6, ge=0)
-    """Sampling temperature; null: the server's default. At 0, every seed gives the same reply and verdict."""
+    """Sampling temperature; null means the server's default. At 0, every seed gives the same reply and verdict."""
     max_tokens: int = Field(default=1024, ge=1)
     """Maximum number of tokens per reply, including thoughts."""
     seed: int = Field(default=0, ge=0)
@@ -43,18 +43,18 @@ class PanelConfig(EndpointConfig):
     votes: int = Field(default=1, ge=1, le=99)
     """Number of votes per question, each with a different seed."""
     quorum: int | None = Field(default=None, ge=1)
-    """Minimum number of votes; null: more than half of `votes`."""
+    """Minimum number of votes; null means more than half of `votes`."""
     verdict_attempts: int = Field(default=3, ge=1)
     """Maximum number of replies to request per vote, each with another seed, until a reply contains a verdict."""
     cache: bool = True
     """Whether verdicts are cached, so that a repeated question needs no request."""
     cache_path: str | None = None
-    """File on a local disk that keeps the cached verdicts for other processes and runs; null: memory only."""
+    """File on a local disk that keeps the cached verdicts for other processes and runs; null keeps them in memory."""
     max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
     """Maximum number of characters in a verdict's reason, if the server enforces the schema."""
     template: str | None = None
     """File with the prompt, or the class `file.py:Name` that wrote the training prompts of the judge
-    (`agent_rl.rewards.judge.kinds`); null: the built-in file of the mode."""
+    (`agent_rl.rewards.judge.kinds`); null means the built-in file of the mode."""
     max_chars: int = Field(default=8_000, ge=200)
     """Maximum number of characters per text (question, answer, reference, transcript); the middle is cut."""
 

@@ -142,14 +142,14 @@ def load_template(name: str | None, mode: str, key: str, body: Mapping[str, Any]
     """Load a configuration's template.
 
     Args:
-        name: the user's file or class; None: the built-in file of the mode.
+        name: the user's file or class; None means the built-in file of the mode.
         mode: a mode of `JudgeConfig`, or `pairwise`.
         key: the configuration key of the name, for errors.
         body: fields of the requests, which may make the chat template ask for thoughts.
 
     Raises:
-        ConfigError: the file cannot be read, has an unknown placeholder or lacks a required one; or the class cannot be
-            found, or its verdict lacks the required field.
+        ConfigError: the file cannot be read, has an unknown placeholder or lacks a required placeholder; or the class
+            cannot be found, or its verdict lacks the required field.
     """
     verdict_field, known, needed = _MODES[mode]
     if names_a_class(name):

@@ -38,11 +38,11 @@ class BasePromptTemplate(BaseModel):
     desc: ClassVar[str] = "Judge how well the answer serves the query. Judge what is there, not how it is presented."
     """The task that `ask` passes to `format`, unless the caller passes another."""
     examples: ClassVar[Sequence[str]] = ()
-    """The worked examples that `ask` passes to `format`, unless the caller passes others."""
+    """The worked examples that `ask` passes to `format`, unless the caller passes other examples."""
     note: ClassVar[str] = "End with these tags, and write nothing after them:"
 
     think: str = Field(default="", description="your reasoning, step by step")
-    """The model's thoughts, whether its chat template or this prompt asks for them."""
+    """The model's thoughts, which its chat template or this prompt requests."""
 
     @classmethod
     def schema(cls, enable_thinking: bool = True, **kwargs: Any) -> str:  # type: ignore[override]

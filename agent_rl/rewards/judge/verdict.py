@@ -1,11 +1,11 @@
 """Defines the forms of judges' verdicts, and finds a verdict as JSON in a reply.
 
-If the server can enforce a schema, the whole reply is JSON. If it cannot, the last JSON object that is a verdict
-counts, even in a code block or between other words. An object that is also in the judged text may be a quotation and
-does not count. A judge that writes more than the object can add the request's code to it, which a quotation cannot
-contain. Values are neither guessed nor clamped: a score out of range, a word instead of a number or a missing criterion
-raises a `VerdictError`. The json-repair library is not used, because it completes broken JSON. A prompt template that
-is a class reads tags (`agent_rl.rewards.judge.reply`); `VerdictForm.of` converts its verdict.
+If the server can enforce a schema, the whole reply is JSON. Otherwise, the last JSON object that is a verdict is used,
+even in a code block or between other words. An object that is also in the judged text may be a quotation and is
+ignored. A judge that writes more than the object can add the request's code to it, which a quotation cannot contain.
+Values are neither guessed nor clamped: a score out of range, a word instead of a number or a missing criterion raises a
+`VerdictError`. The json-repair library is not used, because it completes broken JSON. A prompt template that is a class
+reads tags (`agent_rl.rewards.judge.reply`); `VerdictForm.of` converts its verdict.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent_rl.tools.truncation import encodable
 Verdict = TypeVar("Verdict", bound=BaseModel)
 Winner = Literal["A", "B", "tie"]
 POINTS: dict[str, float] = {"A": 1.0, "tie": 0.5, "B": 0.0}
-"""The points of answer A by the winner of the pair."""
+"""The points of answer A for each possible winner of the pair."""
 SWAPPED: dict[str, Winner] = {"A": "B", "B": "A", "tie": "tie"}
 """Maps the winner of a pair to the winner of the same pair in the other order."""
 

@@ -3,7 +3,7 @@
 `run_attacks` scores each trajectory with and without the mutation, and compares the two rewards. The lab compares an
 attack that submits several guesses with a policy that submits one of them, in the form with the highest reward: a lucky
 guess is not an exploit, but a higher reward for several guesses at once is an exploit. If a mutated trajectory is
-unscored, or makes a scorer or component raise an error, it has escaped its reward, and is reported as well.
+unscored, or makes a scorer or component raise an error, it has escaped its reward, which is also reported.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def run_attacks(
         each with its worst exploit as `example`.
 
     Raises:
-        ConfigError: the scorer raised it.
+        ConfigError: the scorer raised this error.
     """
     truths = _truths(trajectories)
     free = asyncio.Semaphore(concurrency)
@@ -90,7 +90,7 @@ async def run_attacks(
 
 
 def _outcome(tries: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Summarize the exploits of one attack; None stands for a trajectory that withstood it."""
+    """Summarize the exploits of one attack; None means that a trajectory withstood the attack."""
     exploits = [exploit for exploit in tries if exploit is not None]
     raised = [exploit for exploit in exploits if exploit["error"] is None]
     gains = [exploit["after"] - exploit["before"] for exploit in raised]
@@ -154,9 +154,9 @@ class _Target:
             return error
 
     async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> dict[str, Any] | None:
-        """Return the exploit if a variant is unscored, or if the variants' mean reward rose; else None.
+        """Return the exploit if a variant is unscored, or if the variants' mean reward rose, and None otherwise.
 
-        Its `components` are the components that rose, with their values before and after. If a variant is unscored,
+        The exploit's `components` are the components whose values rose, with both values. If a variant is unscored,
         `after` is None and `error` is set. `answer` is the last turn's text if the attack does not change the answer.
         """
         after, error, example = None, None, variants[0]
@@ -193,8 +193,8 @@ class _Target:
 def attack_table(report: Mapping[str, Any], title: str) -> Table:
     """Create a table with one row per attack, sorted by the highest gain.
 
-    The columns count the attacked trajectories, the raised rewards, the raised rewards of wrong answers, and the
-    escaped trajectories. The gains are computed from the raised rewards.
+    The columns count the attacked trajectories, the raised rewards (also those of wrong answers), and the trajectories
+    that escaped their reward. The gains are computed from the raised rewards.
     """
     table = Table(title=Text(title), title_justify="left")
     table.add_column("attack", no_wrap=True)
@@ -228,7 +228,7 @@ def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
 
 
 def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
-    """Return the right answer, the trajectory's answer and answers of other rows; empty if no right answer is short."""
+    """Return the right answer, the trajectory's answer and answers of other rows, or none if no right one is short."""
     truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
     if truth is None:
         return []
@@ -243,7 +243,7 @@ def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
 
 
 def _truth(ground_truth: Any) -> str | None:
-    """Return the first of several ground truths as the text of an answer; None if it is empty or too long."""
+    """Return the first of several ground truths as the text of an answer, or None if it is empty or too long."""
     while isinstance(ground_truth, Mapping | list | tuple):
         options = ground_truth
         if isinstance(options, Mapping):

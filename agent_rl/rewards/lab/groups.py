@@ -39,8 +39,8 @@ def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) ->
 def group_key(trajectory: Trajectory) -> tuple[str, str, str]:
     """Return the key of a trajectory's group, which all trajectories of one prompt in one step share.
 
-    In training and evaluation, a trajectory's id is its prompt's id, an underscore and a number. For other ids,
-    the key uses the index of the row; a trajectory without an index forms its own group.
+    In training and evaluation, a trajectory's id is its prompt's id, an underscore and a number. If an id has another
+    form, the key uses the index of the row; a trajectory without an index forms its own group.
     """
     info = trajectory.info
     prompt, _, number = trajectory.id.rpartition("_")

@@ -1,10 +1,10 @@
 """The attacks of `agent-rl reward attack`: functions that change a trajectory as a reward-hacking policy might.
 
-There are two kinds of attacks. The first kind takes only a trajectory: `padding(trajectory)`. The second kind submits
-several guesses, like a policy that does not know the answer: `boxes(trajectory, guesses)` is called with each rotation
-of the guesses, which include the right answer. Such an attack succeeds if its mean reward is higher than that of an
-answer with a single guess. Attacks return None if they do not apply to a trajectory. Your own attacks are functions of
-either kind:
+There are two kinds of attacks. An attack of the first kind takes only a trajectory: `padding(trajectory)`. The second
+kind submits several guesses, like a policy that does not know the answer: `boxes(trajectory, guesses)` is called with
+each rotation of the guesses, which include the right answer. An attack of the second kind succeeds if its mean reward
+is higher than the mean reward of a single guess. Attacks return None if they do not apply to a trajectory. Your own
+attacks are functions of either kind:
 
     # my_attacks.py, for agent-rl reward attack ... --attack my_attacks.py:flatter
     def flatter(trajectory):
@@ -40,7 +40,7 @@ class Attack:
     """A short description of what the attack does."""
 
     def variants(self, trajectory: Trajectory, guesses: Sequence[str]) -> list[Trajectory]:
-        """Return the changed trajectory, or one per rotation of the guesses; empty if the attack does not apply."""
+        """Return the changed trajectory, one for each rotation of the guesses, or none if the attack does not apply."""
         calls = [[[*guesses[start:], *guesses[:start]]] for start in range(len(guesses))] if self.guesses else [[]]
         variants = [self.function(trajectory, *arguments) for arguments in calls]
         return [variant for variant in variants if variant is not None]

@@ -47,7 +47,7 @@ def fit(conversation: Sequence[ChatMessage], limit: int | None, keep: Keep, toke
 
     Args:
         conversation: the messages, which are not changed.
-        limit: the maximum number of tokens in all messages together; None: unlimited.
+        limit: the maximum number of tokens in all messages together; None means unlimited.
         keep: whether to keep the first tokens or the last tokens.
         tokenizer: the model's tokenizer, which must be a fast tokenizer.
     """

@@ -56,7 +56,7 @@ class ModelConfig(EndpointConfig):
     """One entry of `models`: the model, its address and its limits."""
 
     url: str | None = Field(default=None, pattern="^https?://.", examples=["http://localhost:8000"])  # type: ignore[assignment]
-    """The server's address, with or without `/v1`; null: use the model of this name in `agent_rl.reward.models`."""
+    """The server's address, with or without `/v1`; if null, use the model of this name in `agent_rl.reward.models`."""
     model: str = "default"
     timeout_s: float = Field(default=120.0, gt=0)
     total_s: float = Field(default=300.0, gt=0)
@@ -68,12 +68,12 @@ class ModelConfig(EndpointConfig):
     """The model's tokenizer: a folder or a name on the Hub. The tokenizer's chat template renders a discriminative
     model's text."""
     weight: float = 1.0
-    """Weight of the model's score; 0: the score is logged but does not count."""
+    """Weight of the model's score; if 0, the score is logged but does not change the component."""
     hooks: str | None = None
     """`path/to/file.py` or `package.module` that defines `rm_preprocess`, `rm_postprocess`, or both."""
     template: str | None = None
     """The question to a generative model: a text file with `{prompt}`, `{response}` and, around them, `{mark}`; or the
-    prompt template of its training, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: a built-in question."""
+    prompt template of its training, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null means a built-in question."""
     shown: Shown = "conversation"
     """What the model sees after the prompt: all turns with their observations, or only the final answer."""
     temperature: float = Field(default=0.0, ge=0)
@@ -82,13 +82,13 @@ class ModelConfig(EndpointConfig):
     request: dict[str, Any] = Field(default_factory=dict)
     """Additional keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
     prompt_length: int | None = Field(default=None, ge=1)
-    """Maximum number of prompt tokens, counted by `tokenizer`; a longer prompt is cut, and logged. null: unlimited."""
+    """Maximum number of prompt tokens, by `tokenizer`; a longer prompt is cut, and logged. Null means unlimited."""
     response_length: int | None = Field(default=None, ge=1)
-    """Maximum number of response tokens, by `tokenizer`; a longer response is cut, and logged. null: unlimited."""
+    """Maximum number of response tokens, by `tokenizer`; a longer response is cut, and logged. Null means unlimited."""
     keep: Keep = "tail"
     """The end of a text that is kept if the text is cut."""
     range: tuple[float, float] | None = None
-    """Bounds of a score, which are mapped to 0 and 1; a score outside them is an error. null: the bounds of the prompt
+    """Bounds of a score, mapped to 0 and 1; a score outside them is an error. Null means the bounds of the prompt
     template's score, else 0 to 10 for a generative model without `rm_postprocess`, else no bounds and no mapping."""
 
     @model_validator(mode="after")
@@ -274,7 +274,7 @@ def _numbers(answer: Any, name: str) -> list[float]:
     """Read the numbers in an endpoint's answer about one text."""
     (entry,) = answer["data"]
     if not entry[name]:
-        raise ValueError(f"the answer has an empty list {name!r}")
+        raise ValueError(f"the list {name!r} in the answer is empty")
     return list(entry[name])
 
 

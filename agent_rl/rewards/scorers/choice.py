@@ -1,9 +1,9 @@
 r"""Scores multiple choice: 1.0 if the answer contains the right letter, else 0.0.
 
 The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the start of a short text: `B`, `(B)`,
-`B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters does not count. The
-ground truth is a letter, or the index of the choice, starting at 0. If `extra_info["choices"]` lists the choices, the
-text of a choice stands for its letter.
+`B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters is wrong. The ground
+truth is a letter, or the index of the choice, starting at 0. If `extra_info["choices"]` lists the choices, the text of
+a choice stands for its letter.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
 
 
 def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
-    """Return the letter in a response, in upper case; None if the response contains no letter or two letters."""
+    """Return the letter in a response, in upper case, or None if the response contains no letter or two letters."""
     text = after_thoughts(solution[-_MAX_TEXT:])
     marked = marked_part(text, joined=True)
     answer = unicodedata.normalize("NFKC", (marked_answer(text) or text if marked is None else marked).strip())

@@ -1,7 +1,7 @@
 """Scores programs by their tests, in this machine's sandbox (`agent_rl.sandbox.grade`).
 
-The program is the last ```python block of the response, else the last block of any kind, else the whole text. The tests
-are the ground truth or, if that is empty, `extra_info["test_cases"]`. The tests have one of these forms:
+The program is the last ```python block of the response, or else the last block of any kind, or else the whole text. The
+tests are the ground truth or, if that is empty, `extra_info["test_cases"]`. The tests have one of these forms:
 
 - a form of `agent_rl.sandbox.read_cases`, such as the forms of APPS, TACO, CodeContests and LiveCodeBench in verl's
   rows; also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
@@ -75,7 +75,7 @@ async def score_code(
         ground_truth: the row's tests.
         extra_info: the row's `extra_info`.
         all_or_nothing: whether a share below 1.0 becomes 0.0 (`code_all`); no test is run after the first failure.
-        server: the server that runs cases; None: this machine runs them. Python tests always run on this machine.
+        server: the server that runs cases; if None, this machine runs them. Python tests always run on this machine.
 
     Raises:
         UnscoredError: the tests cannot be read, or the sandbox or the server failed.

@@ -78,7 +78,7 @@ def tagged_block(text: str, *languages: str) -> str:
 
 
 def marked_answer(text: str, *, marks: Sequence[str] = ANY) -> str | None:
-    """Return the rest of the line after the last marker; None if there is no marker.
+    """Return the rest of the line after the last marker, or None if there is no marker.
 
     Args:
         text: the response.
@@ -114,14 +114,14 @@ def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 def marked_part(text: str, *, joined: bool = False) -> str | None:
-    """Return the content of the last box or `<answer>`, or of a box within the tag; None if both are missing."""
+    """Return the content of the last box or `<answer>`, or of a box within the tag, or None if both are missing."""
     tagged = last_tag(text)
     boxed = last_boxed(text if tagged is None else tagged, joined=joined)
     return tagged if boxed is None else boxed
 
 
 def extract_formula(solution: str, *, marks: Sequence[str] = ANY) -> str | None:
-    """Return the formula or number that is the answer of a response; None if the response has no answer.
+    """Return the formula or number that a response gives as its answer, or None if it gives no answer.
 
     With `ANY`, an unmarked answer counts as well, and an answer within the thoughts counts if no answer follows them.
     """

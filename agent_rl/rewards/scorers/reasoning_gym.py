@@ -51,7 +51,7 @@ async def score_reasoning_gym(solution: str, ground_truth: Any, extra_info: Mapp
         sandbox = await shared_sandbox(packages=("reasoning-gym",))
     except ConfigError as error:
         problem = "the reasoning-gym package is not installed"
-        raise ConfigError("scorer reasoning_gym", problem, "pip install reasoning-gym") from error
+        raise ConfigError("scorer reasoning_gym", problem, "Run pip install reasoning-gym") from error
     task = json.dumps({"entry": entry, "answer": answer})
     execution = await repeated_if_busy(lambda: sandbox.run(_PROGRAM, task, _TIMEOUT_S), _TIMEOUT_S)
     raise_if_not_run(execution, "agent_rl.reward.correctness.scorer")

@@ -89,7 +89,7 @@ def unusable(ground_truth: Any, expected: str) -> GroundTruthError:
 
 
 def as_data(ground_truth: Any) -> Any:
-    """Convert a ground truth to plain data: lists from a parquet file are numpy arrays."""
+    """Convert a ground truth to plain data, because lists from a parquet file are numpy arrays."""
     return ground_truth.tolist() if hasattr(ground_truth, "tolist") else ground_truth
 
 

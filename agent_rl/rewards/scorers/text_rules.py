@@ -43,7 +43,7 @@ def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
 
 
 def found(pattern: Any, text: str) -> bool | None:
-    """Whether a compiled pattern occurs in a text; None after a timeout of `LIMIT_S`."""
+    """Whether a compiled pattern occurs in a text, or None after a timeout of `LIMIT_S`."""
     try:
         return pattern.search(text, timeout=LIMIT_S, concurrent=True) is not None
     except TimeoutError:
@@ -83,9 +83,9 @@ class TextRules(BaseModel):
     all_of: tuple[str, ...] = ()
     """Keywords that must occur."""
     any_of: tuple[str, ...] = ()
-    """Keywords, together one rule: at least one of them must occur."""
+    """Keywords that form one rule: at least one of them must occur."""
     none_of: tuple[str, ...] = ()
-    """Keywords that must not occur."""
+    """Keywords that must not occur in the text."""
     patterns: tuple[str, ...] = ()
     """Regular expressions that must match somewhere in the text."""
     forbidden_patterns: tuple[str, ...] = ()
@@ -94,11 +94,11 @@ class TextRules(BaseModel):
     min_chars: int | None = Field(default=None, ge=0)
     max_chars: int | None = Field(default=None, ge=0)
     target_chars: int | None = Field(default=None, ge=1)
-    """The best length: it counts as 1, and the value falls linearly to 0 for an empty text and for twice the length."""
+    """The length with value 1; the value falls linearly to 0 for an empty text and for twice this length."""
     number_between: tuple[float | None, float | None] | None = None
-    """Minimum and maximum, both inclusive, of the number that the text gives as its answer; null: no bound."""
+    """Minimum and maximum, both inclusive, of the number that the text gives as its answer; null means no bound."""
     similar_to: str | None = None
-    """A text for a comparison; the case-insensitive ratio of Python's `difflib.SequenceMatcher` counts, from 0 to 1."""
+    """A text to compare with; the value is `difflib.SequenceMatcher`'s ratio without regard to case, from 0 to 1."""
 
     @field_validator("all_of", "any_of", "none_of", "patterns", "forbidden_patterns", mode="before")
     @classmethod

@@ -1,8 +1,8 @@
 """Scores the tool calls in a response by comparing their names and arguments with the expected calls.
 
 Calls are read from `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, or from text that is JSON (also in a
-fence): one call or a list of calls. The ground truth is a list of such calls, as data or JSON text. The ground truth
-may have `{"one_of": [...]}` instead of a value; an `"optional"` key next to name and arguments lists the optional
+fence): one call or a list of calls. The ground truth is a list of calls in this form, as data or JSON text. The ground
+truth may have `{"one_of": [...]}` instead of a value; an `"optional"` key next to name and arguments lists the optional
 arguments.
 
 The ground truth of the Berkeley Function-Calling Leaderboard, `[{"f": {"x": [1, 2], "y": ["", 3]}}]`, is accepted too:
@@ -68,7 +68,7 @@ def _matched(fits: Sequence[Sequence[bool]]) -> int:
     """Return the maximum number of expected calls that can be paired with different actual calls.
 
     Args:
-        fits: per expected call, the actual calls that fit it, as a list of booleans.
+        fits: for each expected call, the actual calls that fit it, as a list of booleans.
     """
     pairs: dict[int, int] = {}  # actual call -> expected call
 

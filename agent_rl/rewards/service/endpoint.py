@@ -1,7 +1,7 @@
 """`RewardEndpoint` scores the items of one endpoint, with limits on time and concurrency.
 
-The answer to a failure is an `Unscored` with the reason. The `rules` endpoint may use the user's own `compute_score`,
-from the `rules_file`. If that function never returns, the service answers `Unscored`, but cannot stop the function: its
+The answer to a failure is an `Unscored` with the reason. The `rules` endpoint may use the user's `compute_score` in the
+`rules_file`. If a user's function never returns, the service answers `Unscored`, but cannot stop the function, whose
 thread stays busy until the service exits.
 
     def compute_score(data_source, solution_str, ground_truth, extra_info=None):

@@ -79,7 +79,7 @@ class Gate:
     """Forwards allowed requests to an endpoint, and rejects the others.
 
     Args:
-        token: the token required in `Authorization: Bearer`; None: no token is required.
+        token: the token required in `Authorization: Bearer`; if None, no token is required.
         max_requests: maximum number of open requests to the endpoints.
         max_bytes: maximum size of a body.
     """

@@ -22,7 +22,7 @@ class ServiceSettings(Section):
     host: str = "127.0.0.1"
     """Address to listen on. An address that other machines can reach needs `token_env`."""
     port: int = Field(default=8080, ge=0, le=65535)
-    """Port to listen on; 0: choose a free port and print it."""
+    """Port to listen on; if 0, choose a free port and print it."""
     token_env: str | None = None
     """Environment variable with the token that every request must send (`Authorization: Bearer ...`)."""
     insecure: bool = False
@@ -48,12 +48,12 @@ class ServiceSettings(Section):
     """The reward of `POST /get_reward2`: a section like `agent_rl.reward`."""
 
     def reward(self, section: str) -> RewardSettings | None:
-        """Return the reward settings of `rules` or `judge`; None if that section is not set."""
+        """Return the reward settings of `rules` or `judge`, or None if that section is not set."""
         rules = RewardSettings() if self.rules is None and self.rules_file else self.rules
         return self.judge if section == "judge" else rules
 
     def token(self) -> str | None:
-        """Return the token that requests must send; None if requests need no token.
+        """Return the token that requests must send, or None if requests need no token.
 
         Raises:
             ConfigError: the variable is not set, or other machines could send requests without a token.

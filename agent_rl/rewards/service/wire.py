@@ -30,7 +30,7 @@ class Arguments(BaseModel):
     """The question, or the conversation before the response; judges read it."""
 
     def to_trajectory(self) -> Trajectory:
-        """Create a trajectory of one turn with these values."""
+        """Create a trajectory of one turn from the values of this item."""
         question = [Message("user", self.prompt)] if isinstance(self.prompt, str) and self.prompt else []
         return Trajectory(
             prompt=question if isinstance(self.prompt, str) else self.prompt,
@@ -75,7 +75,7 @@ _Item = Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a traject
 
 
 class Batch(BaseModel):
-    """Several items, which are answered in the same order."""
+    """Several items, whose answers are returned in the same order."""
 
     model_config = ConfigDict(extra="forbid")
 

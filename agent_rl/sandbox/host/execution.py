@@ -11,11 +11,11 @@ class ExecutionStatus(str, Enum):
     """How an execution ended; only `OK` means that the program ran to its end with exit code 0.
 
     Attributes:
-        OK: it ran to its end.
+        OK: the program ran to its end.
         ERROR: an unhandled exception, a syntax error, or an exit code other than 0.
-        TIMEOUT: it exceeded its time limit, excluding time spent waiting for a core.
+        TIMEOUT: the program exceeded its time limit, excluding time spent waiting for a core.
         MEMORY: an unhandled MemoryError.
-        OUTPUT_LIMIT: it wrote more than allowed.
+        OUTPUT_LIMIT: the program wrote more than allowed.
         KILLED: ended by a signal, or by the sandbox for its disk space, files or threads; `stderr` contains the reason.
         REFUSED: not run, because this machine offers no isolation and `unsafe=True` was not set.
         UNAVAILABLE: the sandbox itself failed, which a program cannot cause; the program was not judged.
@@ -39,7 +39,7 @@ class Execution:
         status: how the run ended.
         stdout: standard output, with undecodable bytes replaced; only the start of an output that is too long.
         stderr: standard error, decoded and cut like `stdout`, plus the sandbox's remark if it ended the program.
-        exit_code: as in Python's `subprocess`: the negated signal number if a signal ended it; None if the sandbox
+        exit_code: as in Python's `subprocess`: the negated signal number if a signal ended it, or None if the sandbox
             ended the program or did not start it.
         value: return value of the function of `PythonSandbox.call`, as JSON text that the program could have forged;
             None otherwise.

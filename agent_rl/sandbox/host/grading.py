@@ -3,9 +3,9 @@ r"""`grade`: finds out which of a problem's tests an untrusted program passes.
     report = await grade(code, {"inputs": ["1 2\n"], "outputs": ["3\n"]})
     report.fraction  # 1.0
 
-Each case runs in a separate process, which gets the program and the case's input. The expected value stays outside: a
-program can forge its output, but a forged answer must still be right. Exiting early, answering twice, or writing into
-another process's stream does not pass a case, because an answer counts only if its process ran to the end.
+Each case runs in a separate process, which gets the program and the case's input. The expected value stays outside the
+program's process, so even a forged answer must be right. Exiting early, answering twice, or writing into another
+process's stream does not pass a case, because an answer counts only if its process ran to the end.
 
 Tests with few possible answers can be passed by guessing, and a policy that was trained on these tests may know their
 answers.
@@ -39,8 +39,8 @@ class CaseResult:
 
     Attributes:
         passed: whether the program returned the expected result and ended normally.
-        status: how the program ended; None: the program was not run.
-        reason: why the case failed. It never contains the expected result, so the policy may read it.
+        status: how the program ended; None means that the program was not run.
+        reason: why the case failed. The reason never contains the expected result, so the policy may read it.
         wall_s: number of seconds the program ran.
         own_s: `wall_s` without time spent waiting for a core.
     """
@@ -74,7 +74,7 @@ class GradeReport:
         return self.passed / self.total
 
     def score(self, *, all_or_nothing: bool = False) -> float:
-        """Return `fraction`; with `all_or_nothing`, return 1 if every case passed, else 0."""
+        """Return `fraction`; with `all_or_nothing`, return 1 if every case passed, and 0 otherwise."""
         return float(self.passed == self.total) if all_or_nothing else self.fraction
 
 
@@ -99,7 +99,7 @@ async def grade(
     Args:
         code: the program.
         tests: the cases, in one of the forms of `read_cases`.
-        sandbox: sandbox that runs the program; None: a new sandbox, which takes about a second; pass `await
+        sandbox: sandbox that runs the program; None means a new sandbox, which takes about a second; pass `await
             shared_sandbox()` to grade many programs.
         timeout_s: time limit of one case, in seconds, excluding time spent waiting for a core.
         memory_mb: memory limit of one case, in MiB.
@@ -192,7 +192,7 @@ def difference(case: Case, stdout: str, value: str | None, tolerance: float) -> 
     Args:
         case: the case.
         stdout: the program's standard output.
-        value: the function's return value, as JSON text; None: the function did not return.
+        value: the function's return value, as JSON text; None means that the function did not return.
         tolerance: `float_tolerance` of `grade`.
     """
     if isinstance(case, StdioCase):

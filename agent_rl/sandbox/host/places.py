@@ -1,8 +1,8 @@
 """`Places`: limits the programs, queries and comparisons that run at once, over all processes of a user on this node.
 
 A place is a lock on one byte of a file in the temporary folder; the kernel frees it when its process ends. Tasks in one
-process get places in order. Between processes the order is random, and no process keeps all places: four times per
-second it leaves a free place to the first process that checks.
+process get places in order. Between processes the order is random, and no process keeps all places, because four times
+per second it leaves a free place to the first process that checks.
 
 Processes with a different TMPDIR, or with a TMPDIR that does not support locks, have separate places.
 """

@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class Pool:
-    """Zygotes of one event loop, started on demand, several of a kind on machines with many cores.
+    """The zygotes of one event loop, which start on demand; machines with many cores get several of a kind.
 
     Args:
         settings: the zygotes' settings.
@@ -81,7 +81,7 @@ class Pool:
         return "lean"
 
     def ready(self, kind: str) -> Zygote | None:
-        """Return the least loaded zygote of `kind`, or None if another has to be started first."""
+        """Return the least loaded zygote of `kind`, or None if another zygote has to be started first."""
         members = [zygote for zygote in self._members[kind] if zygote not in self._alone]
         best = min(members, key=lambda zygote: zygote.load, default=None)
         if best is None or not best.alive or (best.load >= _BUSY and len(members) < self._max_per_kind):
@@ -89,7 +89,7 @@ class Pool:
         return best
 
     async def get(self, kind: str, *, alone: bool = False) -> Zygote:
-        """Return a zygote of `kind`, started if necessary; with `alone`, a new zygote that no other program gets yet.
+        """Return a zygote of `kind`, started if necessary, or with `alone` a new zygote that no other program gets yet.
 
         Raises:
             NotRun: the zygote cannot start, or this machine offers no isolation.

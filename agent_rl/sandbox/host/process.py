@@ -33,12 +33,12 @@ class Child:
         pool: the open sandbox.
         zygote: the zygote that forks it.
         order: flags, size of the code in bytes, time limit in seconds, memory limit in bytes.
-        channel: creates the descriptors of the child's input: the child's end and our end.
+        channel: creates the descriptors of the child's input: the child's end and this process's end.
         link: the child's end of a socket to another child, if any; it is closed here.
 
     Attributes:
         ended: future of the child's end; raises `Lost` if the zygote dies first.
-        channel: our end of its input.
+        channel: this process's end of the child's input.
         room: remaining bytes of output that the child may write.
         overflow: whether it exceeded its output limit and is being killed.
     """
@@ -58,7 +58,7 @@ class Child:
         except OSError as error:
             for descriptor in (*opened, *link):
                 os.close(descriptor)
-            raise NotRun(f"there are no descriptors left: {error}") from None
+            raise NotRun(f"there are no file descriptors left: {error}") from None
         child_in, self.channel, out, child_out, err, child_err = opened
         for descriptor in (self.channel, out, err):
             os.set_blocking(descriptor, False)
@@ -120,7 +120,7 @@ class Child:
         self._stop_writing()
 
     def close(self) -> None:
-        """Kill the child if it has not ended, and close our ends."""
+        """Kill the child if it has not ended, and close this process's ends."""
         self._timer.cancel()
         self.stop_feeding()
         self._zygote.forget(self._number)

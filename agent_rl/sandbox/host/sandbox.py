@@ -44,15 +44,15 @@ class PythonSandbox:
     sympy, chosen by the words in the program.
 
     Args:
-        max_concurrency: maximum number of concurrent programs (or cells) in this sandbox. None: they share this node's
-            places (`host/places.py`) with all other processes.
+        max_concurrency: maximum number of concurrent programs (or cells) in this sandbox. If None, they share this
+            node's places (`host/places.py`) with all other processes.
         packages: installed packages that programs may import, with their requirements. The rest of the
             environment cannot be imported or read.
         unsafe: whether to run programs even if the machine does not offer enough isolation.
         output_bytes: limit of standard output and standard error together, in bytes.
         file_bytes: size limit of each file that a program writes, in bytes.
         disk_bytes: disk space limit of a program's files, in bytes.
-        scratch_dir: parent of the programs' directories; None: the system's temporary directory.
+        scratch_dir: parent of the programs' directories; None means the system's temporary directory.
 
     Raises:
         ConfigError: a package is not installed.
@@ -98,7 +98,7 @@ class PythonSandbox:
 
     @property
     def report(self) -> IsolationReport | None:
-        """The isolation of this machine; None before the first program or `probe`."""
+        """The isolation of this machine, or None before the first program or `probe`."""
         return self._pool.report if self._pool is not None else None
 
     async def probe(self) -> IsolationReport:
@@ -205,7 +205,7 @@ class PythonSandbox:
 
 
 def _package_files(packages: Iterable[str]) -> dict[str, str]:
-    """Return top-level files and directories of `packages` and their installed requirements, name -> path.
+    """Return top-level files and directories of `packages` and their installed requirements, as paths by name.
 
     Raises:
         ConfigError: a declared package is not installed.

@@ -62,7 +62,7 @@ class SandboxSession:
         Args:
             code: the program.
             stdin: input of `input()` and `sys.stdin`.
-            timeout_s: time limit in seconds, see `PythonSandbox.run`; None: the session's limit.
+            timeout_s: time limit in seconds, see `PythonSandbox.run`; None means the session's limit.
             show_last: whether to print the value of a final expression, as a notebook does.
 
         Returns:
@@ -174,7 +174,7 @@ class _Process(Child):
         return Execution(status, *self.take(), exit_code, wall_s, own_s=own_s)
 
     def close(self) -> None:
-        """Kill the process if it has not ended, and close our ends."""
+        """Kill the process if it has not ended, and close this process's ends."""
         self._loop.remove_reader(self.channel)
         super().close()
 

@@ -16,7 +16,7 @@ from agent_rl.work.concurrency import PerLoop
 TOOL_CONCURRENCY = PLACES
 """Maximum number of concurrent programs of one tool in one worker process."""
 UNBOUNDED = 1_000
-"""`max_concurrency` for a caller that limits its concurrent programs itself."""
+"""Value of `max_concurrency` for a caller that itself limits its concurrent programs."""
 
 logger = logging.getLogger(__name__)
 

@@ -187,7 +187,7 @@ class Zygote:
                 self._send()
 
     def waited_s(self, number: int) -> float:
-        """Return the number of seconds a child has waited for a core; 0 for a new child."""
+        """Return the number of seconds a child has waited for a core, or 0 for a new child."""
         return run_queue(self._running[number])[1] if number in self._running else 0.0
 
     def kill(self) -> None:

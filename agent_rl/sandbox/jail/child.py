@@ -65,8 +65,8 @@ Job: TypeAlias = tuple[ChildSettings, int, tuple[int, ...], str, int, int, float
 def run(job: Job) -> NoReturn:
     """Confine this process, then run one program, or the cells of a session until its channel ends.
 
-    Before the program runs, each touched object costs the copy of a page (2 microseconds), and each attribute that is
-    looked up for the first time costs three, so tuples are unpacked.
+    Before the program runs, each touched object costs the copy of a page (2 microseconds), and the first look-up of
+    each attribute costs three copies, so tuples are unpacked.
     """
     settings, number, (channel, out, err, *link), scratch, flags, code_bytes, limit_s, memory_bytes = job
     session = flags & SESSION

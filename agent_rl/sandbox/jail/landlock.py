@@ -1,7 +1,7 @@
 """Landlock: limits the files that a process can open, and blocks access to sockets and processes outside its domain.
 
 Landlock does not cover chmod, utime, extended attributes, UDP and pathname unix sockets, so the seccomp filter covers
-them. Neither covers stat: the existence, size and times of files outside stay visible.
+them. Neither filter covers stat, so the existence, size and times of files outside stay visible.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Ruleset:
     """Read access to some paths, prepared once; missing or unreachable paths are skipped.
 
     Every `enforce` creates a kernel ruleset, because forks share a ruleset and each child has its scratch directory.
-    Rules for about two hundred paths would cost half the time of a program: the paths are in one ruleset for all
+    Rules for about two hundred paths would cost half the time of a program, so the paths are in one ruleset for all
     children, and a child's own ruleset contains only their topmost directories without scratch directories. Both
     rulesets must permit an access.
 
@@ -91,7 +91,7 @@ class Ruleset:
 def _topmost(paths: Sequence[str], scratches: str) -> list[str]:
     """Return, for each path, its topmost ancestor that does not contain `scratches`.
 
-    The null device stays in the list: its rule permits writing, which its directory's rule would not permit.
+    The null device stays in the list, because its rule permits writing, which its directory's rule would not permit.
     """
     topmost: dict[str, None] = {}
     for path in paths:

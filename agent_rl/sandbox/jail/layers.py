@@ -213,7 +213,7 @@ def _throw_away_ids(effective: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the ranges (start, size) of user and group ids.
 
     Raises:
-        PermissionError: the process may not change to them.
+        PermissionError: the process may not change to these ids.
     """
     if not all(effective >> capability & 1 for capability in (_CAP_CHOWN, _CAP_SETGID, _CAP_SETUID)):
         raise PermissionError(errno.EPERM, "no right to change the user id")

@@ -225,7 +225,7 @@ def _merge(old: Any, new: Any) -> Any:
 
 
 class _ProgramSide(Link):
-    """The end in the program's process; the other end must not trust it."""
+    """The end of the link in the program's process, which the other end must not trust."""
 
     def __init__(self, descriptor: int, namespace: dict[str, Any], before: dict[str, Any]) -> None:
         super().__init__(descriptor, 1)

@@ -20,7 +20,7 @@ _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXEC, _REMOUNT, _BIND, _RECURSIVE, _PRIVA
     *(1 << 12, 1 << 14, 1 << 18),
 )
 _KEPT = {0x1: 0x1, 0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x1000: 1 << 21}
-"""statvfs flag -> mount flag; the kernel requires that a remount keeps the flags of its source."""
+"""The mount flag for each statvfs flag; the kernel requires that a remount keeps the flags of its source."""
 _NEW_MOUNTS, _MOVE = 0x00020000, 1 << 13
 _DETACH = 2
 _STATM = "/proc/self/statm"

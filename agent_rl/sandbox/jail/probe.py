@@ -50,7 +50,7 @@ class ProbeReport:
     """The working layers of this machine.
 
     Attributes:
-        plan: the first plan that works; None: untrusted code must be rejected.
+        plan: the first plan that works; if None, untrusted code must be rejected.
         missing: layer -> why it does not work, and the remedy, for plans better than the chosen plan.
         acts: act -> "denied" or "ALLOWED", under the chosen or the last plan.
     """
@@ -251,4 +251,4 @@ _ACTS: dict[str, tuple[Callable[[_Targets], object], frozenset[str]]] = {
     "fork": (_fork, _SECCOMP),
     "execute a program": (_execute, _SECCOMP),
 }
-"""Action -> the function that tries it, and the layers that must deny it. The actions are harmless."""
+"""For each action, the function that tries it and the layers that must deny it. The actions are harmless."""

@@ -36,7 +36,7 @@ CELL_END = struct.Struct(f"<{NONCE_BYTES}sBB")
 SESSION, SHOW_LAST, CALL, SERVE, TEST = 1, 2, 4, 8, 16
 """Flags. With CALL, standard input is empty and the call follows the code.
 
-A SERVE program answers the calls of its tests, a TEST child runs the tests; a fourth descriptor connects them.
+A SERVE program answers the calls of its tests, and a TEST child runs the tests; a fourth descriptor connects them.
 """
 
 SOFT_SIGNAL = signal.SIGRTMAX
@@ -81,7 +81,7 @@ class ZygoteSettings:
         file_bytes: size limit of each file.
         disk_bytes: disk space limit of one program's files.
         preload: modules to import before the first fork.
-        layers: layers of confinement to use; None: probe the machine, and report the layers in the greeting.
+        layers: layers of confinement to use; if None, probe the machine, and report the layers in the greeting.
     """
 
     unsafe: bool

@@ -155,7 +155,7 @@ def _run_pytest(names: dict[str, Any], results: _Results) -> None:
 
         @staticmethod
         def pytest_runtest_makereport(item: Any, call: Any) -> Any:
-            """Report without a traceback, which would read files."""
+            """Report a failure without a traceback, which would read files."""
             error = call.excinfo and call.excinfo.value
             if isinstance(error, FixtureLookupError):
                 results.link.refuse(f"there is no fixture {error.argname}")
@@ -225,7 +225,7 @@ def _run_in_program(link: TestSide) -> None:
 
 
 def _divide(tree: ast.Module) -> int:
-    """Turn each assert of `check(candidate)` into a separate test; return their number."""
+    """Turn each assert of `check(candidate)` into a separate test, and return the number of tests."""
     count = 0
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "check":

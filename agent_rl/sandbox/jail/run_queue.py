@@ -1,4 +1,4 @@
-"""Measures how long a process waited for a core; this time does not count as the process's own time."""
+"""Measures how long a process waited for a core; this time is not part of the process's own time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PATIENCE = 20
 def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:
     """Return a process's seconds on a core, its seconds of waiting for a core, and whether it may be waiting now.
 
-    The kernel adds a wait when it ends. The longest wait of a thread counts, minus the core time of the other threads,
-    so that threads waiting for each other cannot lengthen it. All values are 0 if the kernel does not count waits.
+    The kernel counts a wait when it ends. The result is the longest wait of a thread minus the core time of the other
+    threads, so that threads waiting for each other cannot lengthen it. If the kernel counts no waits, all values are 0.
 
     Args:
         pid: the process, not yet reaped.
-        proc: a descriptor of /proc; None: this process's /proc.
+        proc: a descriptor of /proc; None means this process's /proc.
     """
     counts, is_ready = [(0, 0)], False  # nanoseconds on a core, and nanoseconds of waiting
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError, ValueError):  # a thread or the process has ended

@@ -3,9 +3,9 @@
 A zygote has one root, which contains a locked file. The kernel releases the lock when the zygote and its children have
 ended, and then `sweep` removes the root.
 
-The measurement includes deleted files that a program still has open or mapped: a walk through its directory does not
-find them, but they use disk space. The kernel shows such files to a parent of the same user or with CAP_SYS_PTRACE.
-Without such a parent, or if they are mapped in another mount namespace, deleted files are not counted.
+The measurement includes deleted files that a program still has open or mapped, because they use disk space although a
+walk through its directory does not find them. The kernel shows such files to a parent of the same user or with
+CAP_SYS_PTRACE. Without such a parent, or if files are mapped in another mount namespace, deleted files are not counted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ScratchRoot:
         self.used: list[str] = []  # directories to be removed, which can take a long time
 
     def link(self, targets: dict[str, str]) -> str:
-        """Create a directory of symbolic links, name -> target; return its path."""
+        """Create a directory of symbolic links from names to targets, and return its path."""
         folder = f"{self.path}/packages"
         os.mkdir(folder)
         os.chmod(folder, 0o755)
@@ -61,7 +61,8 @@ class ScratchRoot:
         return path
 
     def give_back(self, path: str) -> None:
-        """Reuse `path` if nothing was created in it, because new directories are expensive; else mark it for removal.
+        """Reuse `path` if nothing was created in it, since new directories are expensive; otherwise mark it for
+        removal.
 
         A used directory would keep its size and the time of its last change.
         """
@@ -76,7 +77,7 @@ def touched(path: str) -> bool:
 def measure(path: str, max_bytes: int) -> tuple[int, int]:
     """Return bytes on disk and number of files under `path`; stop as soon as a limit is exceeded.
 
-    If an entry vanishes while counting, it was removed or moved out of sight: the count restarts, and the largest of
+    If an entry vanishes during the count, it was removed or moved out of sight, so the count restarts. The largest of
     `_MAX_VANISHED` counts is used. A directory that vanishes every time, is nested deeper than `_MAX_DEPTH` or cannot
     be read counts as too many files.
     """
@@ -190,7 +191,7 @@ def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_t
 
 
 def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int | None:
-    """Return bytes on disk of deleted files that `pid` keeps alive; None if it has too many mappings.
+    """Return bytes on disk of deleted files that `pid` keeps alive, or None if it has too many mappings.
 
     Args:
         proc: a descriptor of /proc.
@@ -221,7 +222,7 @@ def _folder(proc: int, path: str) -> Iterator[int]:
 
 
 def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
-    """Return the bytes of each open file that is deleted, by inode; None if no descriptor can be listed."""
+    """Return the bytes of each open file that is deleted, by inode, or None if no descriptor can be listed."""
     names: list[str] = []
     sizes = {}
     with contextlib.suppress(OSError), _folder(proc, path) as folder:
@@ -235,7 +236,7 @@ def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
 
 
 def _mapped_deleted_files(proc: int, path: str, scratch: str) -> set[int] | None:
-    """Return inodes of mapped deleted files of `scratch`; None if there are too many mappings to read."""
+    """Return inodes of mapped deleted files of `scratch`, or None if there are too many mappings to read."""
     inside = os.fsencode(scratch) + b"/"
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc), "rb") as file:

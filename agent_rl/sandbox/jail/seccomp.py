@@ -2,8 +2,8 @@
 
 Unlisted calls fail with EPERM, so that a program sees a PermissionError. Calls that are newer than this table, and
 calls that C libraries probe, fail with ENOSYS. Another architecture or the x32 ABI kills the process. Only numbers and
-scalar arguments can be checked: Landlock or the mount namespace checks the *paths* of a call. Memory may be mapped
-executable, because a program could load native code anyway: the filter does not depend on the instructions that run.
+scalar arguments can be checked, so Landlock or the mount namespace checks the *paths* of a call. Memory may be mapped
+executable, because a program could load native code anyway, and the filter works for any instructions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PRCTL = (2, 3, 15, 16, 21, 23, 27, 30, 39, 0x53564D41)
 _TRUNCATE, _ACCESS_MODE, _UNNAMED = 0o1000, 0o3, 0o20000000
 _OUT_OF_BAND = 0x1
 _CLOSE_RANGE = (0, 4)
-"""The flags 0 and CLOSE_RANGE_CLOEXEC, but not UNSHARE, which gives each thread its own descriptors and limit."""
+"""The flags 0 and CLOSE_RANGE_CLOEXEC, but not UNSHARE, which would give a thread separate descriptors and limits."""
 
 _Code = list[tuple[int, int, int, int]]  # (operation, jump if true, jump if false, constant)
 _YES: _Code = [(_RETURN, 0, 0, _ALLOW)]

@@ -37,7 +37,7 @@ _TYPES = {kind.__name__: kind for kind in (types.FunctionType, types.MethodType,
 
 
 class Broken(BaseException):
-    """The program has ended, takes too long, or sends unreadable answers: all further tests fail."""
+    """The program has ended, takes too long, or sends unreadable answers, so all further tests fail."""
 
 
 class CannotCross(BaseException):
@@ -55,7 +55,7 @@ def _made(value: Any) -> Any:
 
 
 def is_stand_in(value: Any) -> bool:
-    """Whether `value` stands for a class or an object of the program."""
+    """Whether `value` represents a class or an object of the program."""
     return isinstance(type(value), _StandInType) or type(value) is _StandInType
 
 
@@ -64,10 +64,10 @@ def _defines(value: Any, special: str) -> bool:
 
 
 def _withheld(value: Any, special: str) -> Any:
-    """Return the result of a special method for plain data, which the program must not see.
+    """Return the result of a special method whose other operand is plain data, which the program must not see.
 
-    An operator that accepts a foreign object would accept any object, so it fails. An object that the tests did not
-    create never equals plain data, so a wrong value cannot avoid its score with an `__eq__`.
+    An operator that accepts a foreign object would accept any object, so such an operator fails. An object that the
+    tests did not create never equals plain data, so a wrong value cannot avoid its score with an `__eq__`.
     """
     means_it = vars(value)[_MADE] or not (special in ("__eq__", "__ne__") or _answers_stranger(value, special))
     if means_it and _defines(value, special):
@@ -183,14 +183,14 @@ class _StandIn(metaclass=_StandInType):
 
 
 class TestSide(Link):
-    """The end in the tests' process.
+    """The end of the link in the tests' process.
 
     Args:
         descriptor: the socket.
         limit_s: limit of one call, in CPU seconds. The zygote ends a program that waits without using CPU time.
 
     Attributes:
-        problem: why the running test cannot judge, or why all further tests fail; None: no problem.
+        problem: why the running test cannot judge, or why all further tests fail; None means no problem.
         local: the row's classes, whose objects are recreated in the program.
     """
 
@@ -277,7 +277,7 @@ class TestSide(Link):
         return {**message, "local": local}
 
     def _used_s(self) -> float:
-        """Return the program's CPU seconds; 0 while its process is unknown."""
+        """Return the program's CPU seconds, or 0 while its process is unknown."""
         try:
             return time.clock_gettime(~self._pid << 3 | 2) if self._pid > 0 else 0.0  # as in clock_getcpuclockid
         except (OSError, OverflowError):

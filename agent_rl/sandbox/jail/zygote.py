@@ -74,7 +74,7 @@ class _Forked:
         self.due = self.look = math.inf
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds of all its threads since the start of the limit."""
+        """Return the CPU seconds of all threads of the program since the start of the limit."""
         try:
             return time.clock_gettime(~self.pid << 3 | 2) - self.cpu_before  # as in clock_getcpuclockid
         except OSError:  # the child has ended
@@ -377,7 +377,7 @@ class _Zygote:
             child.due = max(now + _LEAST_S, min(now + left_s / _CORES, child.deadline))
 
     def _note_wait(self, child: _Forked) -> bool:
-        """Extend a child's deadline by its time of waiting for a core; return whether it may be waiting now."""
+        """Extend a child's deadline by the time it waited for a core; return whether it may be waiting now."""
         _, waited_s, is_ready = self._run_queue(child.pid)
         child.waited_s = max(child.waited_s, waited_s - child.waited_before)
         child.deadline = child.began + child.limit_s + child.waited_s

@@ -6,7 +6,7 @@
 
 A line of the corpus is `{"id", "title", "text"}` or, as in Search-R1, `{"id", "contents"}` with the title in the first
 line of the contents; `id` and `title` may be missing. Words are compared without case and accents; scripts that are
-written without spaces are split into pairs of characters. There is no stemming: `city` does not find `cities`.
+written without spaces are split into pairs of characters. There is no stemming, so `city` does not find `cities`.
 
 Building takes about 50 bytes of memory per token, or 5 GB for a million passages of 100 words; for more than a few
 million passages, let `search` use a retrieval server. Changes to a corpus in use go unnoticed; a changed corpus gets a
@@ -104,7 +104,7 @@ def open_index(corpus: str | Path, folder: str | Path | None = None) -> Bm25Inde
 
     Args:
         corpus: the JSONL file.
-        folder: folder for indexes; None: the corpus's folder, or the user's cache if that folder is not writable.
+        folder: folder for indexes; None means the corpus's folder, or the user's cache if that folder is not writable.
 
     Raises:
         ValueError: the corpus cannot be read; the message names file and line.

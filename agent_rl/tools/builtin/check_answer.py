@@ -32,7 +32,7 @@ class CheckAnswerConfig(ToolConfig):
     repeat_penalty: float = Field(default=0.05, ge=0)
     stall_penalty: float = Field(default=0.0, ge=0)
     max_checks: int | None = Field(default=None, ge=1)
-    """Maximum number of checks in one trajectory; null: no limit."""
+    """Maximum number of checks in one trajectory; null means no limit."""
 
 
 class CheckAnswer(Tool):

@@ -20,9 +20,9 @@
               idempotent: true
 
 `places` sets where an argument goes: path, query, header, body (one key of a JSON object) or whole_body, and its name
-there if the name differs. Default: path if the path contains it, query for GET and DELETE, otherwise body. `idempotent`
-(default: for GET, HEAD and OPTIONS) means that a call may be sent twice; `reusable: true` means that its answer never
-changes, so that a repeated call gets the earlier result.
+there if the name differs. By default, an argument goes to the path if the path contains it, to the query for GET and
+DELETE, and otherwise to the body. `idempotent` (default: for GET, HEAD and OPTIONS) means that a call may be sent
+twice; `reusable: true` means that its answer never changes, so that a repeated call gets the earlier result.
 
 The policy reads a 4xx as an error; a 429, a 5xx and connection problems leave the trajectory unscored after the last
 attempt, and so does a 401 if the entry sets `auth`. Answers from an allowed host are not checked for harmful content.

@@ -17,12 +17,12 @@
 The server lists its tools once, when the file is loaded. Entries with the same server settings share sessions.
 Characters that a tool's name cannot have become `_`, and the description then contains the server's name. Only tools
 that the server annotates as read-only or idempotent are retried after an infrastructure failure. These annotations do
-not say that answers never change: if you know that they never change, write `reusable: true` next to `config`, and
+not say that answers never change. If you know that they never change, write `reusable: true` next to `config`, and
 equal calls get the earlier result.
 
 With `command` and `session: trajectory` each trajectory has its own process (a Python server: about 70 MiB and 0.7 s of
-CPU); if that process ends, the trajectory is not scored. A lost shared session leaves the calling trajectory unscored
-too, unless the call may be repeated; the next call reopens the session.
+CPU); if that process ends, the trajectory is not scored. If a shared session is lost, the calling trajectory is also
+unscored, unless the call may be repeated. The next call opens a new session.
 
 The policy gets a result's text, its structured content as JSON if there is no text, and a placeholder such as
 `[image/png, 1234 bytes]` for everything else. Values from `env_from` and `headers_from` (8 characters or more) that

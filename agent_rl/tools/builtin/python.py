@@ -153,7 +153,7 @@ class _Errors:
 
     @property
     def exception(self) -> tuple[str, str] | None:
-        """The text of the exception that ended the program and the lines above it; None without an exception."""
+        """The text of the exception that ended the program and the lines above it, or None without an exception."""
         lines = self.text.split("\n")
         above = max((number for number, line in enumerate(lines, 1) if line.startswith("  ")), default=0)
         if '  File "<' not in self.text or above == len(lines):

@@ -58,7 +58,7 @@ class LocalSearchConfig(_ResultLimits):
     corpus: str
     """Path of the JSONL file, relative to the working directory."""
     index: str | None = None
-    """Folder for the indexes; null: the corpus's folder."""
+    """Folder for the indexes; null means the corpus's folder."""
 
 
 class RemoteSearchConfig(RemoteLimits, _ResultLimits):

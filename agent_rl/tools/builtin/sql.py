@@ -10,8 +10,8 @@ The query is the whole interface. `.schema`, `.schema NAME`, `.tables`, `SHOW TA
 query return tables, columns, keys and row counts. Only SELECT, WITH, VALUES and EXPLAIN are executed; other statements
 are rejected.
 
-SQLite runs in separate processes whose time and memory the kernel limits (`_sql.worker`); each call reopens the
-file. The file must not change during a run: it is read as immutable, without a lock.
+SQLite runs in separate processes whose time and memory the kernel limits (`_sql.worker`); each call reopens the file.
+The file must not change during a run, because it is read as immutable, without a lock.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SqlConfig(ToolConfig):
 
     database: str | None = Field(default=None, min_length=1)
     root: str | None = Field(default=None, min_length=1)
-    """Folder that contains the databases; null: any folder."""
+    """Folder that contains the databases; null means any folder."""
     max_rows: int = Field(default=50, ge=1)
     max_cell_chars: int = Field(default=200, ge=10)
     max_chars: int = Field(default=8000, ge=200)

@@ -1,7 +1,7 @@
 """`model_from_gguf` converts a llama.cpp GGUF file to a model folder that the trainer and the engine can load.
 
 transformers reads the weights, quantised or not, as float32, and the tokenizer's vocabulary and merges. This module
-reads the special tokens (begin, end, padding, unknown) from the file, because transformers may choose others: for
+reads the special tokens (begin, end, padding, unknown) from the file, because transformers may choose others. For
 SmolLM2, it uses the token that starts a message as the end token.
 """
 
@@ -73,7 +73,7 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         import gguf
     except ImportError as error:
-        raise ConfigError("FILE", "the gguf package is not installed", "pip install gguf") from error
+        raise ConfigError("FILE", "the gguf package is not installed", "Run pip install gguf") from error
     if not file.is_file():
         raise ConfigError("FILE", f"there is no file {file}", "Pass an existing file")
     with open(file, "rb") as stream:

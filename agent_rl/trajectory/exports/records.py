@@ -30,10 +30,10 @@ def select(
 
     Args:
         path: the trace.
-        split: the split of the row; None: any split.
-        step: the training step; None: any step.
-        min_reward: minimum reward, which excludes trajectories without a score; None: any reward.
-        limit: maximum number of trajectories; None: all trajectories.
+        split: the split of the row; None means any split.
+        step: the training step; None means any step.
+        min_reward: minimum reward, which excludes trajectories without a score; None means any reward.
+        limit: maximum number of trajectories; None means all trajectories.
 
     Raises:
         ConfigError: the file is not a trace; the error names the line.

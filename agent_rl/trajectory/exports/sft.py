@@ -28,10 +28,10 @@ class SftChoice:
     """Selects trajectories for fine-tuning, and counts the dropped trajectories.
 
     Attributes:
-        min_reward: minimum reward; None: any score.
-        split: the split of the row; None: any split.
+        min_reward: minimum reward; None means any score.
+        split: the split of the row; None means any split.
         trained: ids of the trajectories that were trained on; trajectories without a split are selected only if listed.
-        per_prompt: maximum number of best trajectories per prompt in the whole trace; None: no limit.
+        per_prompt: maximum number of best trajectories per prompt in the whole trace; None means no limit.
         left_out: number of dropped trajectories by reason.
     """
 
@@ -65,7 +65,7 @@ class SftChoice:
         return [trajectory for trajectory in candidates if id(trajectory) in selected]
 
     def _refusal(self, trajectory: Trajectory) -> str | None:
-        """Return the reason why a trajectory is dropped, independent of other trajectories, or None."""
+        """Return the reason why a trajectory is dropped, regardless of other trajectories, or None."""
         split = split_of(trajectory)
         if self.split is not None and (trajectory.id not in self.trained if split is None else split != self.split):
             return f"not in the split {self.split}"

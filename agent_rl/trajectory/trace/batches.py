@@ -65,7 +65,7 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
 def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
     """Yield the stored batches of a trace in the order of training, except incomplete lines.
 
-    A run that resumes from a checkpoint repeats the steps after it; of a repeated batch, the last occurrence counts.
+    A run that resumes from a checkpoint repeats the steps after it; the last occurrence of a batch is used.
     """
     for part in filter(Path.exists, parts(sibling(trace, "batches"))):
         for _, line in whole_lines(part, 0):
@@ -91,6 +91,6 @@ def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None =
 
 
 def mean_advantage(rows: Iterable[TrainedRow]) -> float | None:
-    """Return a trajectory's mean advantage over its training sequences and their tokens; None without sequences."""
+    """Return a trajectory's mean advantage over its training sequences and their tokens, or None if there are none."""
     values = [row.advantage for row in rows if row.advantage != []]
     return fmean(fmean(value) if isinstance(value, list) else value for value in values) if values else None

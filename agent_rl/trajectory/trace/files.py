@@ -1,8 +1,8 @@
-"""Append-only JSONL of trajectories, to which many processes may write.
+"""An append-only JSONL file of trajectories, to which many processes may write.
 
 Each trajectory is one line, written with a single write to a file that is open for appending, under an advisory lock.
 On a file system without locks, each node has its own lock, and the file system must keep appends of several nodes
-intact. Lustre keeps them intact; NFS mounted with `nolock` does not.
+intact. Lustre keeps such appends intact; NFS mounted with `nolock` does not.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def append(
     Args:
         path: the trace.
         trajectory: the trajectory, which is not changed.
-        part_bytes: size in bytes at which the next part starts; None: the trace has a single part.
-        image_bytes: maximum size in bytes of all images together; None: no limit.
+        part_bytes: size in bytes at which the next part starts; if None, the trace has a single part.
+        image_bytes: maximum size in bytes of all images together; None means no limit.
 
     Raises:
         OSError: the file cannot be written.

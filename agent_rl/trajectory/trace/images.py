@@ -70,7 +70,7 @@ def store_images(trace: str | os.PathLike[str], trajectory: Trajectory, *, most_
     Args:
         trace: the trace.
         trajectory: the trajectory, which is not changed.
-        most_bytes: approximate size limit of the folder; images above it get a name but no file. None: no limit.
+        most_bytes: approximate size limit of the folder; images above it get a name but no file. None means no limit.
 
     Returns:
         The trajectory with file names instead of images; unreadable images are dropped.
@@ -128,7 +128,7 @@ def _small(image: Image) -> Image:
 
 
 def _has_room(folder: Path, most_bytes: int | None) -> bool:
-    """Whether the folder is below its limit; it is measured regularly, because other processes also write to it."""
+    """Whether the folder is below its limit; its size is measured regularly, since other processes also write to it."""
     size, count = _sizes.get(folder, (0, _WRITES))
     if count >= _WRITES:
         size = sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0

@@ -37,7 +37,7 @@ class TokenSequence(TypedDict):
     mask: list[int]
     """For each token of the response, 1 if the policy sampled the token, else 0."""
     logprobs: list[float] | None
-    """Log-probs of the sampled response tokens, 0 for other tokens; None if no log-probs were requested."""
+    """Log-probs of the sampled response tokens, 0 for other tokens, or None if no log-probs were requested."""
     images: int
 
 
@@ -45,7 +45,7 @@ class Tokens(TypedDict):
     """The conversation of a trajectory as its chat template received it, and its training sequences."""
 
     messages: list[Any]
-    """Messages, in which an image is the part `{"type": "image"}`; empty if there are videos or audio."""
+    """Messages, in which an image is the part `{"type": "image"}`, or no messages if there are videos or audio."""
     tools: list[Any]
     sequences: list[TokenSequence]
 

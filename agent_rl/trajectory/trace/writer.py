@@ -31,8 +31,8 @@ class TraceWriter:
 
     Args:
         path: the trace.
-        part_bytes: size at which a file continues in another part; None: a file has one part.
-        image_bytes: maximum size of all images; None: no limit.
+        part_bytes: size at which a file continues in another part; if None, a file has one part.
+        image_bytes: maximum size of all images; None means no limit.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class TraceWriter:
             self._judge(future)
 
     def _start(self, write: Callable[[], None]) -> Future[Exception | None] | None:
-        """Queue a write for the thread; None: the record is lost, because an earlier record is still being written."""
+        """Queue a write for the thread; return None (and lose the record) while an earlier record is being written."""
         if self._overdue is not None and not self._overdue.done():
             self.lost += 1
             return None

@@ -52,7 +52,7 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
     Args:
         index: the index of the trajectories.
         hosts: allowed host names, without port; requests with another `Host` header are rejected.
-        token: the token that a browser must send; None: no token, for a server that only this machine can reach.
+        token: the token that a browser must send; None means no token, for a server that only this machine can reach.
     """
     pages = Pages(index)
 
@@ -92,7 +92,7 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
 
 
 def _refusal(request: Request, hosts: Sequence[str], token: str | None) -> Response | None:
-    """Return the response to a request with a wrong host (DNS rebinding), origin, method or token; None: allowed."""
+    """Return the response to a request with a wrong host (DNS rebinding), origin, method or token, or else None."""
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
     if name not in hosts:
@@ -121,8 +121,8 @@ def serve(
     Args:
         sources: the files.
         host: the address to listen on.
-        port: the port to listen on; 0: any free port.
-        token: the token that browsers must send; None: no token.
+        port: the port to listen on; 0 means any free port.
+        token: the token that browsers must send; None means no token.
         announce: is called with the URL and the number of trajectories once the files are read.
 
     Raises:

@@ -1,8 +1,8 @@
 """`TraceIndex`: a database on disk that finds trajectories by properties and text; the files keep the trajectories.
 
-The index is incremental: `refresh` reads only appended lines, and rereads a file that was replaced or became shorter.
-It never writes to the files and takes no locks in their folders. Each set of files has a database in the user's cache
-folder, which can be deleted at any time. If that folder cannot be used, the database is in a temporary folder.
+The index is incremental, so `refresh` reads only appended lines, and rereads a file that was replaced or became
+shorter. The index never writes to the files and takes no locks in their folders. Each set of files has a database in
+the user's cache folder, which can be deleted at any time. If that folder cannot be used, a temporary folder is used.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TraceIndex:
 
     Args:
         sources: the files.
-        folder: the folder of the database; None: `cache_folder()`.
+        folder: the folder of the database; None means `cache_folder()`.
 
     Raises:
         OSError: not even a temporary database can be created.
@@ -183,7 +183,7 @@ class TraceIndex:
         """Compare two sides on the prompts that both sides contain.
 
         Args:
-            one: the name of a file and a step; None: all steps.
+            one: the name of a file and a step; None means all steps.
             other: the name of the other side's file and a step.
 
         Returns:

@@ -29,7 +29,7 @@ _OWN = ("full", "with")
 
 
 class Pages:
-    """One method per page; each runs in a thread."""
+    """Each page has a method, which runs in a thread."""
 
     def __init__(self, index: TraceIndex) -> None:
         self.index = index

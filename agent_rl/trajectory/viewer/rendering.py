@@ -1,4 +1,4 @@
-"""Loads the Jinja templates of all pages. They escape HTML, and the `visible` filter names control characters."""
+"""Loads the Jinja templates of all pages, which escape HTML; their `visible` filter names control characters."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _thoughts(text: Any) -> list[tuple[str, str]]:
 
 
 def _mark(correctness: float | None) -> Markup:
-    """Return a coloured word for the correctness of an answer; empty if no scorer judged it."""
+    """Return a coloured word for the correctness of an answer, or "" if no scorer judged it."""
     if correctness is None:
         return Markup()
     word = "right" if correctness >= 1 else "wrong" if correctness <= 0 else "partly"

@@ -90,7 +90,7 @@ Success = tuple[int, Estimate]
 
 @dataclass(frozen=True)
 class Trajectories:
-    """The part of a page that comes from a run's trace; empty if the run has no trace."""
+    """The part of a page that comes from a run's trace, or an empty part if the run has no trace."""
 
     success: Sequence[Success] = ()
     held_out: Sequence[Success] = ()
@@ -130,7 +130,7 @@ class Run:
 
     @property
     def warnings(self) -> list[SymptomWarning]:
-        """The warnings about the run; warnings about the end of the run come first."""
+        """The warnings about the run, starting with those about its end."""
         return [*end_warnings(self.state), *run_warnings(self.training, self.about.get("configuration") or {})]
 
 
@@ -215,7 +215,7 @@ def run_charts(run: Run) -> list[Chart]:
 
 
 def _charts_of(run: Run, trajectories: Trajectories) -> list[Chart]:
-    """Return the charts of one run, except empty ones."""
+    """Return the charts of one run that are not empty."""
     names = components(run.training, run.about.get("configuration") or {})
     figures = [Chart(title, _lines(run.training, keys)) for title, keys in CHARTS.items()]
     ends = [key for step in run.training[:1] for key in step if key.startswith("agent/stop_")]
@@ -306,7 +306,7 @@ def _values(runs: Sequence[Run]) -> Iterator[tuple[str, str, list[list[float]]]]
 
 
 def _validation(run: Run) -> list[tuple[str, list[tuple[int, float]]]]:
-    """Return the accuracies and rewards on validation rows, as points by step."""
+    """Return the accuracies and rewards on validation rows as points, one for each step."""
     keys = sorted({key for metrics in run.steps for key in metrics if key.startswith("val-")})
     shown = [key for key in keys if key.split("/")[-2] in ("acc", "reward")]
     return [(key.partition("/")[2], series(run.steps, key)) for key in shown]

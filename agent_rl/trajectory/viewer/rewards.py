@@ -1,7 +1,7 @@
 """Splits a trajectory's reward into its parts, and reads its prompt's samples with their advantages.
 
-A part contains a component's value, weight and contribution, and the verdicts of judges. Advantages are the ones of
-training if the trace contains them.
+A part contains a component's value, weight and contribution, and the verdicts of judges. If the trace contains the
+advantages that training used, the page shows these.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class SampleGroup:
 
     @property
     def varying(self) -> list[str]:
-        """Names of the components whose values differ between the samples; all components of a single sample."""
+        """Names of the components whose values differ between the samples; for a single sample, all components."""
         values = {name: {components(each.record).get(name) for each in self.samples} for name in self.names}
         return [name for name, distinct in values.items() if len(distinct) > 1 or len(self.samples) == 1]
 
@@ -95,11 +95,11 @@ class SampleGroup:
 
     @property
     def trained(self) -> bool:
-        """Whether the advantages are the ones that training used."""
+        """Whether training used these advantages."""
         return self.source == TRAINED
 
     def apart(self, record: Mapping[str, Any], name: str) -> float | None:
-        """Return the distance of a sample's component from the group's mean; None if no other sample contains it."""
+        """Return the distance of a sample's component from the group's mean, or None if no other sample contains it."""
         known = [value for each in self.samples if (value := components(each.record).get(name)) is not None]
         value = components(record).get(name)
         return None if value is None or len(known) < 2 else value - statistics.fmean(known)

@@ -106,7 +106,7 @@ class RowBatch:
 
 
 def _truth(value: Any) -> str:
-    """Return the ground truth as text; empty if the record has none."""
+    """Return the ground truth as text, or "" if the record has none."""
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -14,7 +14,7 @@ from agent_rl.trajectory.trace import TokenSequence
 MOST_TOKENS = 20_000
 """Maximum number of tokens per sequence on a page; `?full=1` shows all."""
 SHADES = ((0.9, "s"), (0.5, "s s1"), (0.1, "s s2"), (0.01, "s s3"), (0.0, "s s4"))
-"""Lowest probability of a token, and the style of such tokens."""
+"""The lowest probability of a token for each style."""
 
 
 class ShadedToken(NamedTuple):
@@ -52,7 +52,7 @@ def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) 
 
     Args:
         sequence: a sequence of the trace.
-        tokenizer: the model's `tokenizer.json`; None: ids are shown.
+        tokenizer: the model's `tokenizer.json`; if None, ids are shown.
         full: whether to show all tokens instead of `MOST_TOKENS`.
     """
     most = None if full else MOST_TOKENS

@@ -1,1 +1,1 @@
-"""Algorithms that verl's v1 trainer lacks; all others are configuration (agent_rl/config/algo)."""
+"""Algorithms that verl's v1 trainer lacks; all other algorithms are configuration files (agent_rl/config/algo)."""

@@ -1,7 +1,7 @@
 """GiGPO, a group in a group (Feng et al. 2025, https://arxiv.org/abs/2505.10978): `algo=gigpo`.
 
-The turns of one prompt's samples that start in the same state form a separate group. GiGPO is a heuristic: a sample
-that returns to a state is compared with itself, and equal states may have different histories (HGPO,
+The turns of one prompt's samples that start in the same state form a separate group. GiGPO is a heuristic, because a
+sample that returns to a state is compared with itself, and equal states may have different histories (HGPO,
 https://arxiv.org/abs/2602.22817), so the mean gradient is not the gradient of the expected reward.
 """
 
@@ -30,14 +30,14 @@ def gigpo_advantages(
 ) -> tuple[list[np.ndarray[Any, Any]], float]:
     """Return each turn's advantage: its trajectory's advantage plus `weight` times its state's advantage.
 
-    A trajectory's advantage compares its reward with those of its prompt's samples. A state's advantage compares the
-    turn's discounted reward to go with those of all turns of the group that start in the state; it is 0 if there is
-    only one such turn.
+    A trajectory's advantage compares its reward with the rewards of all samples of its prompt. A state's advantage
+    compares the turn's discounted reward to go with those of all turns of the group that start in the state; it is 0 if
+    there is only one such turn.
 
     Args:
         rewards: the reward of each turn, one sequence (turns) per trajectory.
         groups: the prompt of each trajectory.
-        states: the state before each turn, one sequence (turns) per trajectory; empty: no turn is compared.
+        states: the state before each turn, one sequence (turns) per trajectory; if empty, no turn is compared.
         weight: factor of a state's advantage.
         discount: factor per turn of later rewards, for the advantage of states.
         by_std: divide by the standard deviation of the group, and of the turns of a state.

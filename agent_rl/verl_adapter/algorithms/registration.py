@@ -34,7 +34,7 @@ def register(module: ModuleType) -> None:
 
 
 def _by_row(name: str, token_level_rewards: Any, response_mask: Any, index: Sequence[str], **options: Any) -> Any:
-    """Estimate advantages where verl calls an estimator without the keys of rows: each row is a trajectory."""
+    """Estimate advantages where verl calls an estimator without the keys of rows, so that each row is a trajectory."""
     tensors = {"token_level_rewards": token_level_rewards, "response_mask": response_mask}
     data = SimpleNamespace(batch=tensors, non_tensor_batch={}, meta_info={})
     keys = [f"{uid}_{row}_0" for row, uid in enumerate(index)]

@@ -24,7 +24,7 @@ from agent_rl.verl_adapter.trained_samples import final_rows, session_of
 BY_TURN = (ESTIMATOR, gigpo.ESTIMATOR)
 """The values of `algorithm.adv_estimator` with an advantage per turn."""
 RECORDS = "turn_records"
-"""Column of `DataProto.non_tensor_batch`: the `extra_fields` of each row; None for a row that fills up the batch."""
+"""Column of `DataProto.non_tensor_batch`: the `extra_fields` of each row, or None for a row that fills up the batch."""
 SPANS, STATES, REWARDS = "turn_spans", "turn_states", "turn_rewards"
 """Keys of a row's `extra_fields`: `[turn, start, end]` of each sample in the response, with turns from 1; the hash of
 the state before each turn of the trajectory; and the reward of each turn."""
@@ -202,6 +202,6 @@ def _runs(mask_T: np.ndarray[Any, Any], before: int) -> list[tuple[int, int, int
 
 
 def _by_turn(turns_T: np.ndarray[Any, Any], values_T: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-    """Return the sum of the values for each turn; values outside of turns count for the last turn."""
+    """Return the sum of the values for each turn; values outside of turns belong to the last turn."""
     sums: np.ndarray[Any, Any] = np.bincount(np.where(turns_T, turns_T, length), values_T, length + 1)[1:]
     return sums

@@ -16,11 +16,11 @@ from agent_rl.verl_adapter.certificates.objectives import RETURN, declared
 from agent_rl.verl_adapter.certificates.processes import PROCESSES, TabularProcess
 
 LARGE = (16, 256, 2048)
-"""Groups per prompt of the growing batches."""
+"""The number of groups per prompt in each of the growing batches."""
 WHITENED = ("gae", "gdpo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
 """Estimators that divide by the standard deviation of the batch, so one group does not show their direction."""
 EXACT, SAME_DIRECTION, NEAR = 1e-6, 1e-9, 1e-3
-"""Limits of the mean's relative error, of 1 minus the mean's cosine, and of 1 minus the cosine of a large batch."""
+"""Limits of the mean's relative error, of 1 minus its cosine, and of 1 minus the cosine of a large batch."""
 
 
 def certify(
@@ -47,11 +47,11 @@ def certify(
 def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, small: bool = False) -> dict[str, Any]:
     """Return a method's certificate.
 
-    `cosine` and `length` compare the mean gradient with the exact one: the worst cosine and the range of lengths over
-    the processes for which the objective is declared. `large_cosine` is the worst cosine in the largest batch.
+    `cosine` and `length` compare the mean gradient with the exact gradient: the worst cosine and the range of lengths
+    over the processes for which the objective is declared. `large_cosine` is the worst cosine in the largest batch.
     `variance` is the gradient's variance per sample, divided by its squared length, relative to the estimator `rloo`
     (geometric mean over the processes). None means not computed. `processes` contains these figures for each process;
-    for an estimator in `WHITENED`, their cosine is that of the largest batch.
+    for an estimator in `WHITENED`, their cosine is the cosine of the largest batch.
     """
     processes = [process for process in PROCESSES if process.is_small or not small]
     return summarize(name, method, [certify_process(world(process), method, sizes) for process in processes])

@@ -172,7 +172,7 @@ class TabularWorld:
     def large_batch(self, method: Method, groups: int, seed: int = 0) -> Any:
         """Return the gradient of one batch with this number of groups per prompt.
 
-        The groups are those at evenly spaced quantiles of their distribution, starting with a random one.
+        The groups are taken at evenly spaced quantiles of their distribution, starting at a random quantile.
         """
         offset = np.random.default_rng(seed).random()
         batch: list[tuple[int, tuple[int, ...]]] = []

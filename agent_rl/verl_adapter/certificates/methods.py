@@ -27,14 +27,14 @@ WITHOUT_STD = " without std"
 NORMALIZED = ("grpo", "grpo_passk", "grpo_vectorized")
 """Estimators of which both forms are certified."""
 COUPLED = ("gae", "gdpo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
-"""Estimators whose advantages depend on the whole batch; a user's advantages may too."""
+"""Estimators whose advantages depend on the whole batch; a user's estimator may belong to them too."""
 BUILT_IN = frozenset(ADV_ESTIMATOR_REGISTRY)
-"""The estimators of verl and agent_rl, without those of the user."""
+"""The estimators of verl and agent_rl, without the user's estimators."""
 OPTION = "--estimator"
 
 
 def words() -> list[str]:
-    """Return the words of `algo=`, with the prefix."""
+    """Return the words of `algo=`, including this prefix."""
     return [f"{WORD}{file.stem}" for file in sorted((Path(agent_rl.config.__path__[0]) / "algo").glob("*.yaml"))]
 
 
@@ -62,7 +62,7 @@ def find(names: list[str]) -> list[str]:
 
 @cache
 def method(name: str) -> Method:
-    """Return a word of `algo=` as composed, or an estimator with a sum over tokens as loss."""
+    """Return the algorithm that a word of `algo=` composes, or an estimator with a sum over tokens as loss."""
     if name.startswith(WORD):
         config = _compose(name)
         mode = config.actor_rollout_ref.actor.loss_agg_mode
@@ -72,7 +72,7 @@ def method(name: str) -> Method:
 
 
 def user_method(text: str) -> Method:
-    """Return a user's function with a sum over tokens as loss.
+    """Return a user's function with a loss that sums over tokens.
 
     Args:
         text: `file.py:f`. A function with the argument `batch_keys` is called like

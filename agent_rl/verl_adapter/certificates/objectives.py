@@ -1,6 +1,6 @@
 """The objectives whose gradients estimators compute: each is the mean of a function of a group's rewards.
 
-Every objective is divided by the number of samples, so that the exact gradient is that of one sample.
+Every objective is divided by the number of samples, so that the exact gradient is the gradient of one sample.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def deviation(k: int, n: int) -> float:
 DEVIATIONS = relative_to_group("2 arcsin sqrt p (n to infinity)", deviation)
 LIKELIHOOD = relative_to_group("log p (n to infinity)", lambda k, n: k / n)
 HEURISTIC = ("gdpo", gigpo.ESTIMATOR)
-"""Estimators whose mean gradient is not that of any objective."""
+"""Estimators whose mean gradient is not the gradient of any objective."""
 
 
 def declared(estimator: Any, divides_by_std: bool) -> Objective | None:
-    """Return the objective that an estimator declares; None for a heuristic.
+    """Return the objective that an estimator declares, or None for a heuristic.
 
     Args:
         estimator: `algorithm.adv_estimator`, or a user's function; any other estimator than those below declares the

@@ -1,7 +1,7 @@
 """Small tasks whose trajectories can all be listed, so that a gradient over them can be computed exactly.
 
-A process is the code of one episode: it samples tokens (of two possible ones) in states whose logits are the
-parameters, reads observations and gives rewards. `enumerate_trajectories` plays it once for each of its trajectories.
+A process is the code of one episode, which samples tokens (of two possible ones) in states whose logits are the
+parameters, reads observations and gives rewards. `enumerate_trajectories` plays a process once per trajectory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TabularTrajectory:
         return bool(event)
 
     def observe(self, tokens: int = 1) -> None:
-        """Read an observation, whose tokens are masked; it ends the turn."""
+        """Read an observation, which ends the turn, and whose tokens are masked."""
         self.sequences[-1] += [OBSERVATION] * tokens
 
     def reward(self, value: float, component: str = COMPONENTS[0]) -> None:
@@ -125,7 +125,7 @@ def enumerate_trajectories(play: Callable[[TabularTrajectory], None], prompt: in
 
 
 def lengths(play: TabularTrajectory) -> None:
-    """Stop, or continue for up to five turns; each turn has a reward, and the outcome depends on their number."""
+    """Stop, or continue for up to five turns; each turn has a reward, and the number of turns affects the outcome."""
     for turn, outcome in enumerate((0.2, 0.6, 0.9, 0.5, 0.1)):
         is_over = not play.sample(f"turn {turn}") or turn == 4
         play.reward(0.3)
@@ -147,7 +147,7 @@ def turn_rewards(play: TabularTrajectory) -> None:
 
 
 def shared(play: TabularTrajectory) -> None:
-    """Odd turns share a parameter, and even turns another; stopping after two to four of six turns is success."""
+    """Odd and even turns have separate parameters; stopping after two to four of six turns is success."""
     turns = 1
     while play.sample("odd turn" if turns % 2 else "even turn") and turns < 6:
         play.observe()
@@ -156,7 +156,7 @@ def shared(play: TabularTrajectory) -> None:
 
 
 def folded(play: TabularTrajectory) -> None:
-    """One to four training sequences: each turn after the first begins a new one, and most turns have a reward."""
+    """One to four training sequences: each turn after the first begins a new sequence, and most turns have a reward."""
     for turn, outcome in enumerate((0.0, 0.4, 1.0, 0.2)):
         if turn == 3 or not play.sample(f"turn {turn}"):
             return play.reward(outcome + 0.3 * play.sample("answer"))
@@ -166,7 +166,7 @@ def folded(play: TabularTrajectory) -> None:
 
 
 def two_prompts(play: TabularTrajectory) -> None:
-    """An easy prompt of short answers, and a hard one of long answers; they share a parameter."""
+    """An easy prompt with short answers and a hard prompt with long answers, which share a parameter."""
     if play.prompt == 0:
         return play.reward(float(play.sample("care") or play.sample("easy")))
     for state in ("care", "hard 1", "hard 2", "hard 3"):

@@ -8,10 +8,10 @@ import pytest
 from agent_rl.agents.episode.budget import EpisodeLimits, FinalTurn, Repeats, make_budget
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.tool_call import ToolCallFormat
-from agent_rl.errors import ConfigError, ToolError
+from agent_rl.errors import ConfigError
 from agent_rl.rewards.user_function import scorer_info
 from agent_rl.settings import AgentRLSettings
-from agent_rl.tools import Tool, ToolSpec
+from agent_rl.tools import ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.tools.builtin.submit_answer import SubmitAnswer
 from agent_rl.trajectory import StopReason, ToolCall, ToolStatus
@@ -72,16 +72,13 @@ def test_calls_beyond_the_budget_are_not_run_but_answered():
     assert life == []
 
 
-@pytest.mark.parametrize("budget", [{"max_turns": 2}, {"max_tool_calls": 1}, {"max_turns": 2, "final": None}])
-def test_answer_may_be_handed_in_by_a_tool_in_the_last_turn(budget):
+@pytest.mark.parametrize(
+    "budget", [{"max_turns": 2}, {"max_tool_calls": 1}, {"max_tool_calls": 0}, {"max_turns": 2, "final": None}]
+)
+def test_answer_may_be_handed_in_by_a_tool_in_the_last_turn_and_does_not_count(budget):
     specs = [ToolSpec.from_class(Calculator), ToolSpec.from_class(SubmitAnswer)]
     trajectory = run([act(), SUBMIT], *specs, **{"final": FINAL, **budget})
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "42")
-
-
-def test_handing_in_the_answer_is_not_counted():
-    trajectory = run([SUBMIT], ToolSpec.from_class(SubmitAnswer), max_tool_calls=0)
-    assert trajectory.stop_reason is StopReason.ANSWERED
 
 
 @pytest.mark.parametrize("final", [None, FINAL])
@@ -143,20 +140,14 @@ def test_observation_that_does_not_fit_is_left_out():
 # Seconds
 
 
-def test_tool_that_hangs_is_stopped_in_time_for_the_final_turn():
+@pytest.mark.parametrize(("last", "reason"), [(ANSWER, StopReason.ANSWERED), (act(), StopReason.MAX_SECONDS)])
+def test_tool_that_hangs_is_stopped_in_time_for_the_final_turn(last, reason):
     spec, life = probe()
     final = FinalTurn(TOLD, reserve_seconds=9.9)
-    trajectory = run([act("hang", "probe"), ANSWER], spec, max_seconds=10.0, final=final)
-    assert trajectory.stop_reason is StopReason.ANSWERED
+    trajectory = run([act("hang", "probe"), last], spec, max_seconds=10.0, final=final)
+    assert trajectory.stop_reason is reason
     assert trajectory.turns[0].observation == f"Observation: Skipped: the time is up.\n\n{TOLD}"
     assert life == ["start", "stopped", "close"]
-
-
-def test_final_turn_that_asks_for_more_is_max_seconds():
-    spec, _ = probe()
-    final = FinalTurn(TOLD, reserve_seconds=9.9)
-    trajectory = run([act("hang", "probe"), act()], spec, max_seconds=10.0, final=final)
-    assert trajectory.stop_reason is StopReason.MAX_SECONDS
 
 
 def test_late_result_is_shown_with_the_announcement():
@@ -191,37 +182,18 @@ def test_repetition_gets_a_final_turn_too():
     assert run([act(), act(), act()], max_repeats=1, final=FINAL).stop_reason is StopReason.REPETITION
 
 
-class Rolling(Tool):
-    """Its results differ from call to call."""
-
-    name = "rolling"
-    description = "d"
-    parameters = {"type": "object", "properties": {"expression": {"type": "string"}}}  # noqa: RUF012
-    made: list
-
-    async def call(self, arguments):
-        self.made.append(arguments["expression"])
-        if arguments["expression"] == "bad":
-            raise ToolError("bad")
-        return str(len(self.made))
-
-
 @pytest.mark.parametrize(("flags", "reuse"), [(("reusable",), True), (("reusable",), False), (("idempotent",), True)])
 def test_repeated_call_is_answered_from_memory_only_where_that_is_safe(flags, reuse):
     """A call that may be sent twice is another matter: what it reads may have changed since."""
-    cls = type("Made", (Rolling,), {"made": [], **dict.fromkeys(flags, True)})
-    texts = [act("1", "rolling"), act("2", "rolling"), act("1", "rolling"), ANSWER]
-    trajectory = run(texts, ToolSpec.from_class(cls), reuse=reuse)
+    texts = [act(each, "probe") for each in ("1", "2", "1", "refuse", "refuse", "3")]
+    trajectory = run([*texts, ANSWER], probe(**dict.fromkeys(flags, True))[0], reuse=reuse)
     kept = "reusable" in flags and reuse
-    assert [result.text for result in trajectory.results] == ["1", "2", "1" if kept else "3"]
+    error = "Error: no"  # a failed call is made again
+    assert [result.text for result in trajectory.results] == (
+        ["1", "2", "1", error, error, "5"] if kept else ["1", "2", "3", error, error, "6"]
+    )
     assert sum(result.metrics.get("cached", False) for result in trajectory.results) == (1 if kept else 0)
-    assert trajectory.repeated_calls == 1
-
-
-def test_failed_call_is_not_answered_from_memory():
-    cls = type("Made", (Rolling,), {"made": [], "reusable": True})
-    run([act("bad", "rolling")] * 2 + [ANSWER], ToolSpec.from_class(cls), reuse=True)
-    assert cls.made == ["bad", "bad"]
+    assert trajectory.repeated_calls == 2
 
 
 def test_a_budget_is_verls_turns_and_our_section():

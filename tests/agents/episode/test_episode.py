@@ -42,6 +42,7 @@ ENDS = {
     "an answer after the last call": ([act(), ANSWER], {"max_tool_calls": 1}, "answered", 2),
     "seconds that suffice": ([act(), ANSWER], {"max_seconds": 30}, "answered", 2),
     "a turn that is cut": ([ANSWER], {"max_tokens": 3}, "max_tokens", 1),
+    "a call that is cut": ([act() + "\nThought: more words"], {"max_tokens": 6}, "max_tokens", 1),
     "an observation that does not fit": ([act(), ANSWER], {"max_tokens": len(act().split(" ")) + 2}, "max_tokens", 1),
     "a correction that does not fit": (["hm", ANSWER], {"max_tokens": 5}, "max_tokens", 1),
     "one malformed turn": (["hm"] * 5, {"max_malformed": 1}, "malformed", 1),
@@ -52,7 +53,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("texts", "budget", "reason", "turns"), ENDS.values(), ids=ENDS)
-def test_how_it_ends(texts, budget, reason, turns):
+def test_how_it_ends(texts, budget, reason, turns, request):
     budget = dict(budget)
     policy = ScriptedPolicy(texts, max_tokens=budget.pop("max_tokens", None))
     trajectory = run(policy, **budget)
@@ -61,6 +62,7 @@ def test_how_it_ends(texts, budget, reason, turns):
     assert trajectory.malformed_turns == texts[:turns].count("hm")
     assert trajectory.turns[-1].observation is None or reason == "engine_error"
     assert reason != "max_turns" or trajectory.turns[-1].results == []
+    assert "is cut" not in request.node.name or trajectory.turns[0].calls == []
 
 
 def test_content_in_parts_is_kept_as_text():
@@ -82,15 +84,6 @@ def test_call_after_the_last_allowed_one_is_max_tool_calls(limit):
     assert len(trajectory.turns) == limit + 1
     assert len(trajectory.results) == limit
     assert life == (["start", "close"] if limit else [])
-
-
-def test_cut_turn_is_not_acted_upon():
-    spec, life = probe()
-    text = act("x", "probe") + "\nThought: more words"
-    trajectory = run(ScriptedPolicy([text], max_tokens=6), spec)
-    assert trajectory.stop_reason is StopReason.MAX_TOKENS
-    assert trajectory.turns[0].calls == []
-    assert life == []
 
 
 def test_prompt_that_does_not_fit_is_unscored():
@@ -210,11 +203,13 @@ def test_state_lives_for_one_episode():
 
 
 @pytest.mark.parametrize("max_seconds", [None, 10])
-def test_infrastructure_failure_of_a_tool_ends_the_episode_and_keeps_what_happened(max_seconds):
+@pytest.mark.parametrize(("fails", "said"), [("unscored", "down"), ("bug", f"failed at {episodes.__file__}:")])
+def test_tool_that_fails_ends_the_episode_unscored_and_keeps_what_happened(max_seconds, fails, said):
     spec, life = probe()
-    trajectory = run([act("x", "probe"), act("unscored", "probe"), ANSWER], spec, max_seconds=max_seconds)
+    trajectory = run([act("x", "probe"), act(fails, "probe"), ANSWER], spec, max_seconds=max_seconds)
     assert trajectory.stop_reason is StopReason.ERROR
-    assert "down" in trajectory.error
+    assert said in trajectory.error
+    assert trajectory.info.get("bug", "").startswith(f"KeyError at {episodes.__file__}:") == (fails == "bug")
     assert len(trajectory.turns) == 2
     assert life == ["start", "close"]
 
@@ -227,45 +222,20 @@ def test_fatal_error_of_a_tool_leaves_the_episode_and_releases_state(max_seconds
     assert life == ["start", "close"]
 
 
-def test_bug_of_a_tool_ends_the_episode_unscored_and_is_named():
-    spec, life = probe()
-    trajectory = run([act("x", "probe"), act("bug", "probe"), ANSWER], spec)
-    assert trajectory.stop_reason is StopReason.ERROR
-    assert f"failed at {episodes.__file__}:" in str(trajectory.error)
-    assert trajectory.info["bug"].startswith(f"KeyError at {episodes.__file__}:")
-    assert len(trajectory.turns) == 2  # what happened before is kept
-    assert life == ["start", "close"]
-
-
 @pytest.mark.parametrize("max_seconds", [None, 30])
-def test_cancelled_episode_stops_its_tool_and_releases_state(max_seconds):
+@pytest.mark.parametrize("hangs", ["tool", "engine"])
+def test_cancelled_episode_stops_what_hangs_and_releases_state(max_seconds, hangs):
     spec, life = probe()
+    policy = Waiting(*([act("hang", "probe")] if hangs == "tool" else []))
 
     async def cancelled():
-        task = asyncio.ensure_future(
-            episode(ScriptedPolicy([act("hang", "probe"), ANSWER]), spec, max_seconds=max_seconds)
-        )
+        task = asyncio.ensure_future(episode(policy, spec, max_seconds=max_seconds))
         await asyncio.sleep(0.1)
-        assert life == ["start"]
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left running"
 
     asyncio.run(cancelled())
-    assert life == ["start", "stopped", "close"]
-
-
-@pytest.mark.parametrize("max_seconds", [None, 30])
-def test_cancelled_episode_cancels_its_generation(max_seconds):
-    policy = Waiting()
-
-    async def cancelled():
-        task = asyncio.ensure_future(episode(policy, max_seconds=max_seconds))
-        await asyncio.sleep(0.02)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
-    assert policy.cancelled
+    assert life == (["start", "stopped", "close"] if hangs == "tool" else [])
+    assert policy.cancelled == (hangs == "engine")

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from agent_rl.agents.episode.policy import Generation, ScriptedPolicy, cut_at_stop
-from agent_rl.errors import EngineError
+from agent_rl.agents.episode.policy import ScriptedPolicy, cut_at_stop
 
 PROMPT = [{"role": "user", "content": "what is this"}]
 
@@ -14,30 +13,6 @@ def started(*args, **options):
     policy = ScriptedPolicy(*args, **options)
     asyncio.run(policy.begin(PROMPT, []))
     return policy
-
-
-def generate(policy, stop=()):
-    return asyncio.run(policy.generate(stop))
-
-
-def extend(policy, text):
-    return asyncio.run(policy.extend([{"role": "user", "content": text}]))
-
-
-def test_texts_are_played_in_order():
-    policy = started(["one two", "three"])
-    assert generate(policy) == Generation("one two", 2, "stop")
-    assert extend(policy, "go on")
-    assert generate(policy) == Generation("three", 1, "stop")
-    assert [message["content"] for message in policy.messages] == ["what is this", "one two", "go on", "three"]
-    assert (policy.prompt_tokens, policy.response_tokens) == (3, 5)
-
-
-def test_script_that_is_used_up_is_an_engine_error():
-    policy = started(["one"])
-    generate(policy)
-    with pytest.raises(EngineError, match="the script has 1 messages"):
-        generate(policy)
 
 
 @pytest.mark.parametrize(

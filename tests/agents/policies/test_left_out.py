@@ -1,13 +1,20 @@
 """What is left out of the loss: void turns, and trajectories that the token budget ended."""
 
+from array import array
+
 import pytest
 
 from agent_rl.agents.policies.left_out import masked_sequences
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.trajectory import StopReason, ToolResult, Trajectory, Turn
 
-FIRST = TrainingSequence([1, 2], [3, 4, 5, 6], [1, 1, 0, 1], [-0.1, -0.2, 0.0, -0.3], [])
-LAST = TrainingSequence([1, 2], [7, 8, 9], [0, 1, 1], None, [])
+
+def sequence(response_ids, mask, logprobs):
+    return TrainingSequence(array("i", [1, 2]), array("i", response_ids), array("b", mask), logprobs, [])
+
+
+FIRST = sequence([3, 4, 5, 6], [1, 1, 0, 1], array("d", [-0.1, -0.2, 0.0, -0.3]))
+LAST = sequence([7, 8, 9], [0, 1, 1], None)
 GOOD, FOLDED, BAD, CUT = (
     Turn("a"),
     Turn("a", notes={"fold": {}}),
@@ -21,13 +28,13 @@ def trained(turns, mode, *, reason=StopReason.ANSWERED, first=FIRST, **settings)
 
 
 def masks(turns, mode, **settings):
-    return [sequence.mask for sequence in trained(turns, mode, **settings)]
+    return [sequence.mask.tolist() for sequence in trained(turns, mode, **settings)]
 
 
 @pytest.mark.parametrize("turns", [[GOOD, BAD, GOOD], [BAD, BAD, BAD], [GOOD, GOOD, CUT]])
 def test_the_whole_trajectory_is_left_out(turns):
     assert masks(turns, "trajectory") == [[0, 0, 0, 0], [0, 0, 0]]
-    assert masks(turns, "none") == [FIRST.mask, LAST.mask]
+    assert masks(turns, "none") == [FIRST.mask.tolist(), LAST.mask.tolist()]
 
 
 @pytest.mark.parametrize(
@@ -47,19 +54,22 @@ def test_void_turns_are_left_out(turns, left):
 
 def test_ids_and_log_probs_stay_aligned():
     (first, _) = trained([GOOD, BAD, GOOD], "turn")
-    assert first == TrainingSequence([1, 2], [3, 4], [1, 1], [-0.1, -0.2], [])
+    assert first == sequence([3, 4], [1, 1], array("d", [-0.1, -0.2]))
     (asked, _) = trained([GOOD, BAD, GOOD], "turn", first=FIRST._replace(images=["x"]))
     assert asked == first._replace(images=["x"])  # of the prompt
     seen = Turn("a", results=[ToolResult("", "", "", images=["x"])])
     (shown, _) = trained([seen, BAD, GOOD], "turn", first=FIRST._replace(images=["x"]))
-    assert (shown.response_ids, shown.mask) == (FIRST.response_ids, [1, 1, 0, 0])  # its images keep their places
+    assert (shown.response_ids, shown.mask) == (
+        FIRST.response_ids,
+        array("b", [1, 1, 0, 0]),
+    )  # its images keep their places
 
 
 @pytest.mark.parametrize("reason", StopReason)
 @pytest.mark.parametrize("mode", ["none", "turn"])
 def test_exactly_what_the_token_budget_ended_is_left_out(reason, mode):
     turns = [GOOD, GOOD, GOOD]  # an observation that no longer fits cuts no turn
-    kept = [FIRST.mask, LAST.mask]
+    kept = [FIRST.mask.tolist(), LAST.mask.tolist()]
     nothing = [[0, 0, 0, 0], [0, 0, 0]]
     assert masks(turns, mode, reason=reason) == kept
     assert masks(turns, mode, reason=reason, mask_overlong=True) == (nothing if reason == "max_tokens" else kept)

@@ -77,16 +77,6 @@ def test_every_conversation_has_its_own_limit_and_its_own_end(source):
         assert sampled.stop_reason == "length" or len(sampled.token_ids) < limit
 
 
-def test_a_turn_that_a_string_ends_is_not_padded_while_the_others_go_on(source):
-    given = prompts(source)[:3]
-    free = sample(source, given)
-    stop = source.tokenizer.decode(free[0].token_ids[1:3])
-    found = sample(source, given, stop=[stop])
-    assert len(found[0].token_ids) < max(len(each.token_ids) for each in found)
-    for each, alone in zip(found, free, strict=True):
-        assert each.token_ids == alone.token_ids[: len(each.token_ids)]
-
-
 def test_a_stop_token_ends_a_turn(source):
     (given, *_) = prompts(source)
     (free,) = sample(source, [given])

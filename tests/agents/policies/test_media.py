@@ -1,16 +1,12 @@
 """Images in results and prompts, with verl's builder for vision models: token for token as in verl's own loop."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("verl")
 
-from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeResult
 
-from agent_rl.agents.policies.media import Media, has_media
-from agent_rl.agents.policies.token_policy import TokenPolicy
 from agent_rl.errors import ConfigError
 from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import ToolSession, load_tools
@@ -179,52 +175,15 @@ def test_image_that_no_turn_has_answered_is_handed_to_nobody(run, processor, tmp
     assert len(output.multi_modal_data["images"]) == 1
 
 
-def test_each_sequence_has_the_images_whose_places_it_keeps():
-    """One token stands for an image; the conversation is begun again with an image that no turn has answered."""
-
-    class Builder(ContinuousTokenBuilder):
-        turn_ends = frozenset({7})
-
-        def __init__(self):
-            pass
-
-        def supports_multimodal(self):
-            return True
-
-        def build_initial_tokens(self, messages, **_):
-            return [1, *(IMAGE for message in messages for part in message["content"] if part["type"] == "image"), 2]
-
-        def merge_context_tokens(self, earlier, updated, ids, tools=None):
-            return MergeResult([*ids, 3, IMAGE, 4], 3)
-
-    class Engine:
-        async def generate(self, **_):
-            return SimpleNamespace(
-                token_ids=[10, 7], log_probs=None, stop_reason="stop", num_preempted=None, extra_fields={}
-            )
-
-    IMAGE = 99
-    tokenizer = SimpleNamespace(
-        unk_token_id=0, eos_token_id=7, convert_tokens_to_ids=lambda _: 0, decode=lambda ids, **_: "x"
-    )
-    shown = [{"role": "user", "content": [{"type": "image", "image": name}]} for name in "abc"]
-
-    async def play():
-        policy = TokenPolicy(
-            Engine(), Builder(), tokenizer, {}, prompt_length=20, response_length=99, engine_stops=True
-        )
-        await policy.begin(shown[:1], [])
-        for message in shown[1:]:
-            await policy.generate()
-            await policy.extend([message])
-        await policy.begin(shown, [])
-        await policy.generate()
-        await policy.extend(shown[:1])
-        return policy.sequences()
-
-    sequences = asyncio.run(play())
-    assert [sequence.images for sequence in sequences] == [["a", "b"], ["a", "b", "c"]]
-    assert [(each.prompt_ids + each.response_ids).count(IMAGE) for each in sequences] == [2, 3]
+def test_each_sequence_has_the_images_whose_places_it_keeps(run, processor):
+    """The context is folded before the second image, which begins the next one."""
+    folding = {"loop": "tool_call_agent", "instructions": "Notes?", "reserve_tokens": 30}
+    more = ["data.max_response_length=140", *(f"+agent_rl.folding.{key}={value}" for key, value in folding.items())]
+    outputs, _ = run("folding_agent", CALL % '["red"]', CALL % '["green"]', "Notes.", "Colours.", more=more)
+    colours = [[image.getpixel((0, 0)) for image in each.multi_modal_data["images"]] for each in outputs]
+    assert colours == [[(255, 0, 0)], [(0, 128, 0)]]
+    texts = [processor.tokenizer.decode([*each.prompt_ids, *each.response_ids]) for each in outputs]
+    assert [text.count("<image>") for text in texts] == [4, 4]
 
 
 def test_model_without_vision_is_refused(run):
@@ -243,14 +202,3 @@ def test_result_with_images_is_not_cached(run, tmp_path):
     first, second = asyncio.run(twice())
     assert len(first.images) == len(second.images) == 1
     assert "cached" not in second.metrics
-
-
-def test_images_of_a_restarted_conversation_are_found():
-    media = Media(images=["a"])
-    prompt = [{"role": "user", "content": [{"type": "image", "image": "a.png"}, {"type": "text", "text": "?"}]}]
-    result = {"role": "tool", "content": [{"type": "image", "image": "b"}, {"type": "text", "text": "Done."}]}
-    assert media.images_of(prompt) == ["a"]
-    assert media.images_of([*prompt, result]) == ["a", "b"]
-    assert media.images_of([{"role": "user", "content": "?"}]) == []
-    assert has_media(prompt)
-    assert not has_media([{"role": "user", "content": [{"type": "text", "text": "?"}]}])

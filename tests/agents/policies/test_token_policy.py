@@ -52,7 +52,7 @@ def check(policy):
         expected = [
             logprob if sampled else 0.0 for logprob, sampled in zip(Server.logprobs(response), policy.mask, strict=True)
         ]
-        assert policy.logprobs == expected
+        assert policy.logprobs.tolist() == expected
 
 
 # Tokens
@@ -65,9 +65,13 @@ def test_conversation_is_what_the_chat_template_gives(policy, tokenizer):
         before = len(made.mask)
         generation, fits = play(made)
         assert (generation.text, generation.finish, fits) == (text, "stop", True)
-        assert made.mask[before:] == [1] * generation.tokens + [0] * (len(made.mask) - before - generation.tokens)
+        assert made.mask[before:].tolist() == [1] * generation.tokens + [0] * (
+            len(made.mask) - before - generation.tokens
+        )
         messages += [{"role": "assistant", "content": text}, *OBSERVATION]
-        assert made.ids == tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        assert made.ids.tolist() == tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_dict=False
+        )
         assert tokenizer.decode(made.ids) == tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=False
         )
@@ -84,8 +88,8 @@ def test_ids_are_only_ever_appended_and_one_request_id_is_kept(policy):
     play(made)
     asyncio.run(made.generate(STOP))
     requests = [request["ids"] for request in server.requests]
-    assert requests[0] == made.prompt_ids
-    for earlier, later in zip(requests, [*requests[1:], made.ids], strict=True):
+    assert requests[0] == made.prompt_ids.tolist()
+    for earlier, later in zip(requests, [*requests[1:], made.ids.tolist()], strict=True):
         assert later[: len(earlier)] == earlier
     assert len({request["id"] for request in server.requests}) == 1
 
@@ -96,7 +100,7 @@ def test_sampled_ids_are_kept_even_when_their_text_encodes_differently(policy, t
     made, _ = policy([*spelled, tokenizer.eos_token_id])
     generation, _ = play(made)
     assert generation.text == "Final Answer: 42"
-    assert made.ids[len(made.prompt_ids) :][: len(spelled)] == spelled
+    assert made.ids[len(made.prompt_ids) :][: len(spelled)].tolist() == spelled
 
 
 @pytest.mark.parametrize(
@@ -115,11 +119,11 @@ def test_turn_is_cut_at_the_first_token_that_completes_a_stop_string(policy, tok
     generation, fits = play(made)
     before = text[: text.index("\nObservation:")]
     assert (generation.text, generation.finish, fits) == (before, "stop", True)
-    kept = made.ids[len(made.prompt_ids) :][: generation.tokens]
+    kept = made.ids[len(made.prompt_ids) :][: generation.tokens].tolist()
     assert kept == server.encode(text)[: generation.tokens]
     assert "\nObservation:" in tokenizer.decode(kept)
     assert "\nObservation:" not in tokenizer.decode(kept[:-1])
-    assert made.mask[: generation.tokens + 1] == [1] * generation.tokens + [0]
+    assert made.mask[: generation.tokens + 1].tolist() == [1] * generation.tokens + [0]
     rest = made.ids[len(made.prompt_ids) + generation.tokens :]
     assert tokenizer.decode(rest) == "<|im_end|>\n<|im_start|>user\nObservation: 42<|im_end|>\n<|im_start|>assistant\n"
     check(made)
@@ -132,7 +136,7 @@ def test_turn_that_ends_with_another_end_token_is_closed_for_the_template(policy
     assert generation.text == ACT
     text = tokenizer.decode(made.ids[len(made.prompt_ids) :])
     assert text.startswith(ACT + "<|endoftext|><|im_end|>\n<|im_start|>user\n")
-    assert made.mask[generation.tokens - 1 : generation.tokens + 1] == [1, 0]
+    assert made.mask[generation.tokens - 1 : generation.tokens + 1].tolist() == [1, 0]
     check(made)
 
 
@@ -172,11 +176,11 @@ def test_end_of_turn_is_not_inserted_beyond_the_budget(policy, tokenizer):
 def test_observation_that_does_not_fit_is_not_appended(policy, tokenizer):
     made, _ = policy(ACT, response_length=80)
     generation = asyncio.run(made.generate(STOP))
-    before = (list(made.ids), list(made.mask), list(made.logprobs))
+    before = (made.ids[:], made.mask[:], made.logprobs[:])
     assert not asyncio.run(made.extend([{"role": "user", "content": "word " * 100}]))
     assert (made.ids, made.mask, made.logprobs) == before
     _, ids, mask, *_ = made.sequences()[-1]
-    assert mask == [1] * generation.tokens
+    assert mask.tolist() == [1] * generation.tokens
     assert len(ids) == generation.tokens
     assert asyncio.run(made.extend(OBSERVATION)), "a shorter one still fits"
 
@@ -263,9 +267,9 @@ def test_thoughts_that_the_template_drops_leave_the_context(policy, tokenizer, t
     samples = made.sequences()
     assert len(samples) == 3
     for number, (sample, request) in enumerate(zip(samples, server.requests, strict=True)):
-        ids = sample.prompt_ids + sample.response_ids
+        ids = [*sample.prompt_ids, *sample.response_ids]
         assert ids[: len(request["ids"])] == request["ids"], "what is trained on is what the engine saw"
-        assert sample.mask == [0] * (len(request["ids"]) - len(sample.prompt_ids)) + [1] * (
+        assert list(sample.mask) == [0] * (len(request["ids"]) - len(sample.prompt_ids)) + [1] * (
             len(ids) - len(request["ids"])
         )
         sampled = [token for token, one in zip(sample.response_ids, sample.mask, strict=True) if one]
@@ -290,7 +294,7 @@ def test_thoughts_that_the_template_keeps_need_no_new_sequence(policy, tokenizer
 def test_history_that_does_not_fit_changes_nothing(policy, thinking):
     made, _ = policy(f"<think>uno</think>{ACT}", drop_thoughts=True, response_length=70, prompt_length=60)
     asyncio.run(made.generate(STOP))
-    before = (list(made.ids), list(made.mask))
+    before = (made.ids[:], made.mask[:])
     assert not asyncio.run(made.extend([{"role": "user", "content": "word " * 200}]))
     assert (made.ids, made.mask) == before
     assert len(made.sequences()) == 1
@@ -303,13 +307,14 @@ def test_conversation_may_be_replaced_by_another(policy, tokenizer):
     asyncio.run(made.begin(summary, []))
     asyncio.run(made.generate(STOP))
     first, second = made.sequences()
-    assert first.mask == [1] * len(first.mask)
+    assert set(first.mask) == {1}
     rendered = tokenizer.apply_chat_template(summary, add_generation_prompt=True, return_dict=False)
     assert server.requests[1]["ids"] == rendered
     assert len(rendered) > 60
-    assert (second.prompt_ids, second.response_ids[: len(rendered) - 60]) == (rendered[:60], rendered[60:])
+    assert [*second.prompt_ids, *second.response_ids][: len(rendered)] == rendered
+    assert len(second.prompt_ids) == 60
     sampled = sum(second.mask)
-    assert second.mask == [0] * (len(rendered) - 60) + [1] * sampled
+    assert list(second.mask) == [0] * (len(rendered) - 60) + [1] * sampled
     assert made.prompt_tokens == len(server.requests[0]["ids"])
 
 
@@ -332,7 +337,7 @@ def test_turn_is_cut_before_what_is_kept_and_closed_for_the_template(policy, tok
     text = tokenizer.decode(made.ids[len(made.prompt_ids) :])
     assert text.endswith("<|im_end|>\n<|im_start|>user\nNow.<|im_end|>\n<|im_start|>assistant\n")
     used = len(made.mask)
-    assert made.mask == [1] * 20 + [0] * (used - 20)
+    assert list(made.mask) == [1] * 20 + [0] * (used - 20)
     asyncio.run(made.generate(STOP))
     assert [request["params"]["max_new_tokens"] for request in server.requests] == [20, 60 - used]
     check(made)

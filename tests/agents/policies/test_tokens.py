@@ -2,13 +2,10 @@
 
 import asyncio
 
-import pytest
-
 from agent_rl.agents.policies import Sampling
 from agent_rl.agents.policies.source import PolicyUsage
 from agent_rl.agents.policies.tokens import Sampled, TokenSource
 from agent_rl.agents.react import ReactFormat
-from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
 PROMPT = [{"role": "user", "content": "What is 12+30?"}]
@@ -77,23 +74,3 @@ def test_a_formats_own_stop_tokens_and_special_tokens(model_dir):
     source = Scripted(model_dir, Sampling(), ["a<|im_start|>b"])
     assert asyncio.run(one(source)).text == "a<|im_start|>b"
     assert source.asked[0][1]["stop_token_ids"] == [source.tokenizer.convert_tokens_to_ids("<|im_start|>")]
-
-
-def test_thoughts_are_dropped_where_the_template_drops_them(model_dir):
-    def sequences(drop):
-        source = Scripted(model_dir, Sampling(), ["<think>long</think>I compute.", "It is 42."])
-        template = source.tokenizer.chat_template
-        source.tokenizer.chat_template = template.replace(
-            "(message.content or '')", "((message.content or '').split('</think>') | last)"
-        )
-        source.drop_thoughts = drop
-        policy, *_ = asyncio.run(talk(source, PolicyUsage()))
-        return len(policy.sequences())
-
-    assert (sequences(False), sequences(True)) == (1, 2)
-
-
-@pytest.mark.trainer
-def test_a_folder_without_a_tokenizer(tmp_path):
-    with pytest.raises(ConfigError, match="tokenizer: there is no tokenizer in"):
-        Scripted(str(tmp_path), Sampling(), [])

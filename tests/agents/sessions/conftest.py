@@ -35,7 +35,7 @@ def serve(tokenizer: Any, builder: Any) -> Callable[..., Any]:
             session = Session(policy, format, Trajectory([], StopReason.ERROR), **options)
             session.policy, session.engine = policy, server
             gateway = Gateway()
-            await gateway.start()
+            gateway.start()
             gateway.sessions[session.id] = session
             try:
                 await client(f"http://127.0.0.1:{gateway.port}", session.id)

@@ -34,7 +34,7 @@ def test_forms_of_a_request_are_read_alike() -> None:
     blocks = {"role": "user", "content": [{"type": "text", "text": "1 + 2?"}]}
     assert chat_request({"messages": [blocks], "max_completion_tokens": 9, "stop": ["x"]}) == plain
     assert chat_request({"messages": [USER], "tool_choice": "required"}).forced
-    assert chat_request({"messages": [USER], "tool_choice": "none"}).without_tools
+    assert chat_request({"messages": [USER], "tool_choice": "none"}).tools == []
 
 
 def test_what_the_run_decides_is_named() -> None:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar
 
-import httpx
 import pytest
 
 pytest.importorskip("verl")
@@ -108,28 +107,14 @@ def script(template: ChatTemplate, rng: random.Random) -> list[list[int]]:
     ]
 
 
-async def program(row: dict[str, Any], base_url: str, api_key: str) -> None:
-    """Send the observations of the row after the policy's turns, as any client of chat completions would."""
-    messages, headers = list(row["prompt"]), {"Authorization": f"Bearer {api_key}"}
-    async with httpx.AsyncClient(headers=headers, timeout=None, verify=False) as client:
-        for observation in [*row["extra_info"]["observations"], None]:
-            body = {"model": "policy", "messages": messages, "tools": [SPEC.schema()]}
-            answer = await client.post(f"{base_url}/chat/completions", json=body)
-            message = answer.raise_for_status().json()["choices"][0]["message"]
-            messages.append(message)
-            if isinstance(observation, str):
-                messages.append({"role": "user", "content": observation})
-            for call, text in zip(message.get("tool_calls") or (), observation or (), strict=False):
-                messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
-
-
 def observations(trajectory: Trajectory) -> list[Any]:
     """Results or correction after each turn but the last."""
     return [[result.text for result in turn.results] or turn.observation for turn in trajectory.turns[:-1]]
 
 
 async def play(agent: str, template: ChatTemplate, turns: list[list[int]], **info: Any) -> tuple[Trajectory, Any]:
-    settings = AgentRLSettings.from_config({"agent_rl": {"gateway": {"function": f"{__name__}.program"}}})
+    function = {"function": "tests.agents.gateway_program.replay"}
+    settings = AgentRLSettings.from_config({"agent_rl": {"gateway": function}})
     limits = EpisodeLimits(
         response_length=8192, prompt_length=8192, max_parallel_calls=4, format=template.syntax or "hermes"
     )
@@ -140,7 +125,9 @@ async def play(agent: str, template: ChatTemplate, turns: list[list[int]], **inf
         prompt_length=8192, response_length=8192, engine_stops=False, format=format,
     )  # fmt: skip
     prompt = [{"role": "system", "content": "Be careful."}, {"role": "user", "content": "What is 6*7?"}]
-    trajectory = await loop.run_row({"raw_prompt": prompt, "extra_info": info}, policy, format)
+    trajectory = await loop.run_row(
+        {"raw_prompt": prompt, "extra_info": {**info, "tools": [SPEC.schema()]}}, policy, format
+    )
     assert trajectory.error is None
     return trajectory, policy.sequences()
 
@@ -171,7 +158,7 @@ def test_tokens_masks_and_log_probs_equal_those_of_tool_call_agent(tokenizer: An
             counts["turns"] += len(trajectory.turns)
             counts["malformed"] += trajectory.malformed_turns
             counts["results"] += len(trajectory.results)
-        await (await gateway()).stop()
+        await gateway().stop()
         return counts
 
     counts = asyncio.run(main())

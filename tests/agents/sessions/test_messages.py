@@ -209,11 +209,11 @@ def test_what_cannot_be_honoured_is_refused(body: dict[str, Any], text: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("choice", "without_tools", "forced"),
-    [({}, False, False), ({"type": "auto"}, False, False), ({"type": "any"}, False, True),
-     ({"type": "tool", "name": "add"}, False, True), ({"type": "none"}, True, False)],
+    ("choice", "tools", "forced"),
+    [({}, 1, False), ({"type": "auto"}, 1, False), ({"type": "any"}, 1, True),
+     ({"type": "tool", "name": "add"}, 1, True), ({"type": "none"}, 0, False)],
 )  # fmt: skip
-def test_tool_choice(choice: dict[str, Any], without_tools: bool, forced: bool) -> None:
+def test_tool_choice(choice: dict[str, Any], tools: int, forced: bool) -> None:
     read = messages_request({"messages": [USER], "tools": [TOOL], "tool_choice": choice})
-    assert (read.without_tools, read.forced) == (without_tools, forced)
-    assert read.tools[0]["function"]["parameters"] == TOOL["input_schema"]
+    assert read.forced == forced
+    assert [tool["function"]["parameters"] for tool in read.tools] == [TOOL["input_schema"]] * tools

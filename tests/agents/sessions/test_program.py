@@ -1,4 +1,4 @@
-"""A function of a file runs in forks of another Python, which has imported the file once."""
+"""A function of a file runs in forks of a process, which has imported the file once."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ def run(row, base_url, api_key):
     (HERE / f"{api_key}.json").write_text(json.dumps({**seen, "environment": dict(os.environ)}))
     exec(row["extra_info"].get("code", ""), globals())
 
+def make(error):
+    try:
+        raise error
+    except Exception as raised:
+        return raised
+
 async def run_async(row, base_url, api_key):
     await asyncio.sleep(0)
     run(row, base_url, api_key)
@@ -64,18 +70,19 @@ def run_all(settings: GatewaySettings, *codes: str) -> list[ProgramEnd]:
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("name", ["run", "run_async"])
+@pytest.mark.parametrize(("name", "python"), [("run", PYTHON), ("run_async", None)])
 def test_the_file_is_imported_once_and_each_call_is_a_fork(
-    settings: Callable[..., GatewaySettings], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    settings: Callable[..., GatewaySettings], name: str, python: str | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setenv("MY_TOKEN", "hidden")
-    assert run_all(settings(name), "", "") == [ProgramEnd(), ProgramEnd()]
+    assert run_all(settings(name, python=python), "", "") == [ProgramEnd(), ProgramEnd()]
     assert (tmp_path / "imports").read_text() == "x"
     for key in ("0", "1"):
         seen = json.loads((tmp_path / f"{key}.json").read_text())
         assert seen["row"] == {"prompt": [], "extra_info": {"code": ""}}
         assert (seen["base_url"], seen["api_key"], seen["calls"]) == ("http://gateway/v1", key, 1)
-        assert seen["python"] == sys.base_prefix
+        assert seen["python"] == (sys.base_prefix if python else sys.prefix)
         assert (seen["environment"]["OPENAI_BASE_URL"], seen["environment"]["OPENAI_API_KEY"]) == (
             seen["base_url"], key,
         )  # fmt: skip
@@ -85,9 +92,17 @@ def test_the_file_is_imported_once_and_each_call_is_a_fork(
 def test_a_failure_names_the_line_of_the_users_file(settings: Callable[..., GatewaySettings], tmp_path: Path) -> None:
     (end,) = run_all(settings(), "json.loads('{')")
     assert end.problem is not None
-    assert end.problem.startswith("the program failed: JSONDecodeError: ")
+    assert end.problem.startswith("the program failed: json.decoder.JSONDecodeError: ")
     line = next(number for number, text in enumerate(FILE.splitlines(), 1) if "exec(" in text)
-    assert end.bug == f"JSONDecodeError at {tmp_path}/my_agent.py:{line}"
+    assert end.bug == f"json.decoder.JSONDecodeError at {tmp_path}/my_agent.py:{line}"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no exception groups")
+def test_a_group_of_exceptions_names_its_last_one(settings: Callable[..., GatewaySettings], tmp_path: Path) -> None:
+    (end,) = run_all(settings(), "raise ExceptionGroup('tasks', [make(OSError('a')), make(KeyError('b\\nc'))])")
+    line = next(number for number, text in enumerate(FILE.splitlines(), 1) if "raise error" in text)
+    assert end.bug == f"KeyError at {tmp_path}/my_agent.py:{line}"
+    assert str(end.problem).startswith("the program failed: KeyError: ")
 
 
 def test_an_exit_code_is_a_failure_and_no_bug(settings: Callable[..., GatewaySettings]) -> None:

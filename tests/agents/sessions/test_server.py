@@ -145,6 +145,7 @@ def test_a_turn_that_no_client_received_is_not_trained(serve: Callable[..., Any]
             await asyncio.sleep(0.5)
 
     session = serve(client, "Received.", late)
+    assert session.trajectory.answer == "Received."
     assert session.trajectory.info["gateway"]["unfetched"] == 1
     (sequence,) = session.policy.sequences()
     assert sum(sequence.mask) == session.trajectory.turns[0].tokens
@@ -159,6 +160,7 @@ def test_a_rewritten_history_starts_a_sequence_and_no_token_is_trained_twice(pla
     session = play(client, "One.", "Two.")
     sequences = session.policy.sequences()
     assert [sum(each.mask) for each in sequences] == [turn.tokens for turn in session.trajectory.turns]
+    assert session.policy.longest_tokens == max(len(each.mask) for each in sequences)
 
 
 def test_another_model_is_answered_and_not_trained(play: Callable[..., Any]) -> None:

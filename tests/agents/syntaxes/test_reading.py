@@ -6,7 +6,7 @@ import pytest
 
 from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.syntaxes import SYNTAXES
-from agent_rl.agents.syntaxes.reading import call_from, parameter_types, read_json, typed, without_ends
+from agent_rl.agents.syntaxes.reading import call_from, parameter_types, read_json, without_ends
 from agent_rl.errors import MalformedActionError
 from agent_rl.tools import ToolSpec
 
@@ -23,30 +23,6 @@ def test_json_that_could_not_be_stored_again_is_refused(raw):
 )
 def test_json_is_read(raw, value):
     assert value is None or read_json(raw) == value
-
-
-@pytest.mark.parametrize(
-    ("raw", "types", "value"),
-    [
-        ("5", {"integer"}, 5),
-        (" 5 ", {"integer"}, 5),
-        ("five", {"integer"}, "five"),
-        ("5", {"string"}, "5"),
-        (" 5 ", {"string"}, " 5 "),
-        ("null", {"string"}, "null"),
-        ("null", {"string", "null"}, None),
-        ("5", {"string", "null"}, "5"),
-        ("5", {"string", "integer"}, 5),
-        ("True", {"boolean"}, True),
-        ("[1]", {"array"}, [1]),
-        ("5", set(), "5"),
-        ("5", None, 5),
-        ("x", None, "x"),
-    ],
-)
-def test_text_is_typed_by_the_schema(raw, types, value):
-    assert typed(raw, types) == value
-    assert type(typed(raw, types)) is type(value)
 
 
 def test_types_are_those_of_all_alternatives():

@@ -82,7 +82,7 @@ class OurDriver(Driver):
         config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=rollout))
         self._client = self.client_class(config, Handle(balancer))  # type: ignore[arg-type]
         self._tokenizer, self._gateway = engine.tokenizer, self.gateway_class()
-        await self._gateway.start()
+        self._gateway.start()
 
     async def stop(self) -> None:
         await self._gateway.stop()

@@ -19,6 +19,15 @@ def test_the_gain_is_of_the_same_rows():
         success(before, {n: before[n] for n in range(99)})
 
 
+def write(folder, split, step, index, value, text="!", **more):
+    """Append an episode with this correctness."""
+    info = {"split": split, "step": step, "index": index}
+    score = Score(value, {"correctness": value})
+    trace.append(
+        folder / "trace.jsonl", Trajectory([], StopReason.ANSWERED, [Turn(text)], score=score, info=info, **more)
+    )
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A run of two steps with two samples of a row each; it was killed in its second step, which was done again."""
@@ -31,10 +40,7 @@ def folder(tmp_path):
                ("train", 2, 0, 0.0), ("test", 1, 0, 0.0), ("test", 1, 1, 0.0),
                ("train", 2, 0, 1.0), ("train", 2, 0, 1.0), ("test", 2, 0, 1.0), ("test", 2, 1, 1.0)]  # fmt: skip
     for split, step, index, value in written:
-        info = {"split": split, "step": step, "index": index}
-        score = Score(value, {"correctness": value})
-        found = Trajectory([], StopReason.ANSWERED, [Turn("!")], score=score, info=info)
-        trace.append(tmp_path / "trace.jsonl", found)
+        write(tmp_path, split, step, index, value)
         if (split, step) == ("train", 2) and value == 0:
             with open(tmp_path / "trace.jsonl", "a") as file:
                 file.write('{"torn')
@@ -56,9 +62,7 @@ def test_a_run_that_scores_answers(folder):
         for index, verdict in enumerate(said):
             text = "I cannot say" if verdict is None else f"<think>\nWell.\n</think>\n<score>{verdict}</score>"
             row = {"extra_info": {"question": "?", "sample": {"answers": ["!"], "scores": [float(index)]}}}
-            found = Trajectory([], StopReason.ANSWERED, [Turn(text)], score=Score(0.0, {"correctness": 0.0}), row=row,
-                               info={"split": "test", "step": step, "index": index})  # fmt: skip
-            trace.append(folder / "trace.jsonl", found)
+            write(folder, "test", step, index, 0.0, text, row=row)
     before, after = read_outcome(folder).judgements
     assert before == {"spearman": -0.866, "unparsable": 0.25}
     assert after == {"spearman": 1.0, "unparsable": 0.0}
@@ -78,10 +82,8 @@ def test_rows_of_several_files_and_several_samples_of_a_row(tmp_path):
     written = [("a", 0, (0.0, 0.0)), ("b", 0, (1.0, 0.0)), ("a", 2, (0.0,)), ("a", 2, (1.0, 0.0)), ("b", 2, (1.0, 1.0))]
     for number, (source, step, values) in enumerate(written):
         for sample, value in enumerate(values):
-            found = Trajectory([], StopReason.ANSWERED, [Turn("!")], score=Score(value, {"correctness": value}),
-                               id=f"{number}_{sample}", data_source=source, row={"extra_info": {"index": 0}},
-                               info={"split": "test", "step": step, "index": 0})  # fmt: skip
-            trace.append(tmp_path / "trace.jsonl", found)
+            write(tmp_path, "test", step, 0, value, id=f"{number}_{sample}", data_source=source,
+                  row={"extra_info": {"index": 0}})  # fmt: skip
     found = read_outcome(tmp_path)
     assert (found.before.mean, found.after.mean, found.gain.mean) == (0.25, 0.75, 0.5)
     assert found.before.rows == 2

@@ -1,20 +1,15 @@
-"""What rows are held against: registered agents, the tool file, scorers, and each other's ground truths."""
+"""Ground truths are held against their scorers and each other; names that nothing has are in checks/test_data.py."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.data import make_row
 from agent_rl.data.check import RowFinding
 from agent_rl.launch.doctor.rows import known_rows
 from agent_rl.settings import AgentRLSettings
-from agent_rl.tools import load_tools
-
-CALCULATOR = "tool_configs/calculator.yaml"
 
 
 def row(number: int = 0, truth: Any = "42", source: str = "openai/gsm8k", **more: Any) -> dict[str, Any]:
@@ -28,41 +23,9 @@ def row(number: int = 0, truth: Any = "42", source: str = "openai/gsm8k", **more
     )
 
 
-def names(its: dict[str, Any], **settings: Any) -> list[RowFinding]:
-    setup = EpisodeSetup(AgentRLSettings.from_config({"agent_rl": settings}), tools=load_tools(CALCULATOR))
-    return list(known_rows(setup, more_agents=["mine"]).names(its))
-
-
 def graded(*its: dict[str, Any], **settings: Any) -> list[tuple[int, RowFinding]]:
     known = known_rows(EpisodeSetup(AgentRLSettings.from_config({"agent_rl": settings})))
     return [(number, finding) for _, number, finding in known.grade([(0, i, each) for i, each in enumerate(its)])]
-
-
-@pytest.mark.parametrize(
-    ("its", "kind", "said"),
-    [
-        (row(agent_name="raect_agent"), "agent", "Did you mean 'react_agent'"),
-        (row(tool_selection=["calculater"]), "tool", "Did you mean 'calculator'"),
-        (row(tools_kwargs={"search": {"create_kwargs": {"k": 1}}}), "tool", "Known: calculator"),
-        (row(source="my/own"), "scorer", "agent_rl.reward.correctness.scorer"),
-        (row(truth="six or seven"), "ground truth", "Correct it"),
-    ],
-)
-def test_a_name_that_nothing_has_is_found(its: dict[str, Any], kind: str, said: str) -> None:
-    (finding,) = names(its)
-    assert finding.kind == kind
-    assert said in finding.remedy
-
-
-@pytest.mark.parametrize(
-    "its", [row(), row(agent_name="mine"), row(agent_name="tool_agent", tool_selection=["calculator"])]
-)
-def test_names_that_exist_are_not_found(its: dict[str, Any]) -> None:
-    assert names(its) == []
-
-
-def test_a_scorer_of_the_run_counts_for_all_rows() -> None:
-    assert names(row(source="my/own"), reward={"correctness": {"scorer": "math"}}) == []
 
 
 def test_a_ground_truth_that_its_scorer_does_not_take_is_found(tmp_path: Path) -> None:

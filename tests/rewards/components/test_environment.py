@@ -21,9 +21,7 @@ def test_a_part_is_selected_by_the_components_name_or_by_its_own() -> None:
 
 @pytest.mark.parametrize(("rewards", "known"), [({"steps": 1.0}, "steps"), ({}, "none")])
 def test_a_missing_part_is_never_a_zero(rewards: dict[str, float], known: str) -> None:
-    with pytest.raises(
-        UnscoredError, match=rf"component 'found': the environment has no part 'found' \(parts: {known}\)"
-    ):
+    with pytest.raises(UnscoredError, match=rf"component 'found': the reward has no part 'found' \(parts: {known}\)"):
         measure(None, **rewards)
 
 

@@ -37,4 +37,4 @@ def test_it_trains_on_what_was_sampled(model_dir, tmp_path):
     (sequence,) = policy.sequences()
     (row,) = EpisodeDataSet(said["out"], None, OmegaConf.create({"max_length": 4096}))
     assert row["input_ids"].tolist() == [*sequence.prompt_ids, *sequence.response_ids]
-    assert row["loss_mask"].tolist() == [0] * len(sequence.prompt_ids) + sequence.mask
+    assert row["loss_mask"].tolist() == [*[0] * len(sequence.prompt_ids), *sequence.mask]

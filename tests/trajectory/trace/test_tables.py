@@ -4,27 +4,20 @@ import pytest
 
 from agent_rl import read_trace
 from agent_rl.errors import ConfigError
-from agent_rl.trajectory import Message, Score, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn, trace
+from agent_rl.trajectory import StopReason, ToolCall, Trajectory, trace
 from agent_rl.trajectory.trace.batches import append_batch
+from tests.trajectory.exports.made import trajectory
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """The folder of a run: one trajectory with two turns and three calls, and one that failed at once."""
-    calls = [ToolCall("sql", {"query": "SELECT 1"}), ToolCall("sql")]
-    results = [
-        ToolResult("0", "sql", "1", seconds=0.5, metrics={"cached": True}),
-        ToolResult("1", "sql", "no query", ToolStatus.INVALID_ARGUMENTS),
-    ]
-    solved = Trajectory(
-        [Message("user", "?")], StopReason.ANSWERED, id="a_0", data_source="my/shop", answer="1", ground_truth=["1"],
-        turns=[Turn("look", 7, calls, results, observation="1\nno query"), Turn("answer", 3, [ToolCall("sql")])],
-        score=Score(0.9, {"correctness": 1.0, "efficiency": -0.1}), info={"step": 4, "split": "train", "index": 2},
-    )  # fmt: skip
+    """The folder of a run: one trajectory with two turns and four calls, and one that failed at once."""
+    solved = trajectory()
+    solved.turns[1].calls = [ToolCall("calc")]  # which has no result
     failed = Trajectory([], StopReason.ERROR, id="a_1", error="boom", row={"extra_info": {"split": "test"}})
-    for trajectory in (solved, failed):
-        trace.append(tmp_path / "trace.jsonl", trajectory)
-    append_batch(tmp_path / "trace.jsonl", trace.TrainedBatch(4, 0, ["a_0_0", "a_0_1"], [0.5, [1.0, 2.0]]))
+    for each in (solved, failed):
+        trace.append(tmp_path / "trace.jsonl", each)
+    append_batch(tmp_path / "trace.jsonl", trace.TrainedBatch(5, 0, ["p0_0_0", "p0_0_1"], [0.5, [1.0, 2.0]]))
     with open(tmp_path / "trace.jsonl", "ab") as file:
         file.write(b'{"version": 1, "pro')  # of a killed run
     return tmp_path
@@ -34,20 +27,20 @@ def test_a_run_is_three_tables(run: Path) -> None:
     tables = read_trace(run)
     solved, failed = tables.trajectories.to_dict("records")
     expected = {
-        "id": "a_0", "group": "a", "step": 4, "split": "train", "index": 2, "stop_reason": "answered", "reward": 0.9,
-        "reward.correctness": 1.0, "reward.efficiency": -0.1, "advantage": 1.0, "turns": 2, "calls": 3,
-        "ground_truth": ["1"],
+        "id": "p0_0", "group": "p0", "step": 5, "split": "train", "index": 0, "stop_reason": "answered", "reward": 1.0,
+        "reward.correctness": 1.0, "reward.format": -0.5, "advantage": 1.0, "turns": 2, "calls": 4,
+        "ground_truth": ["42", 42],
     }  # fmt: skip
     assert {name: solved[name] for name in expected} == expected
     assert (failed["stop_reason"], failed["error"], failed["split"], failed["turns"]) == ("error", "boom", "test", 0)
     assert tables.trajectories["advantage"].isna().tolist() == [False, True]
-    assert tables.turns[["id", "turn", "text", "tokens", "calls"]].values.tolist() == [
-        ["a_0", 0, "look", 7, 2],
-        ["a_0", 1, "answer", 3, 1],
-    ]
-    assert tables.calls[["turn", "call", "tool"]].values.tolist() == [[0, 0, "sql"], [0, 1, "sql"], [1, 0, "sql"]]
-    assert tables.calls["status"].fillna("none").tolist() == ["ok", "invalid_arguments", "none"]
-    assert tables.calls.loc[0, ["arguments", "text", "seconds"]].tolist() == [{"query": "SELECT 1"}, "1", 0.5]
+    assert tables.turns[["id", "turn", "tokens", "calls"]].values.tolist() == [["p0_0", 0, 12, 3], ["p0_0", 1, 4, 1]]
+    assert tables.turns.loc[1, "text"] == "It is 42."
+    assert tables.calls[["turn", "call", "tool"]].values.tolist() == [
+        [0, 0, "search"], [0, 1, "calc"], [0, 2, "calc"], [1, 0, "calc"],
+    ]  # fmt: skip
+    assert tables.calls["status"].fillna("none").tolist() == ["ok", "ok", "error", "none"]
+    assert tables.calls.loc[1, ["arguments", "text", "seconds"]].tolist() == [{"e": "6*7"}, "42", 0.1]
 
 
 def test_a_file_has_the_tables_of_its_folder_and_an_empty_one_has_their_columns(run: Path, tmp_path: Path) -> None:

@@ -113,13 +113,6 @@ def test_a_file_that_was_replaced_or_cut_is_read_anew(run: Path, index: TraceInd
     assert index.count() == 1
 
 
-def test_the_index_is_kept_and_goes_on(run: Path, index: TraceIndex, tmp_path: Path) -> None:
-    again = TraceIndex(find_sources([str(run)]), tmp_path / "cache")
-    assert again.refresh() == 0
-    assert again.count() == 25
-    again.close()
-
-
 def test_a_broken_database_is_made_again(run: Path, index: TraceIndex, tmp_path: Path) -> None:
     index.close()
     for file in index.path.parent.glob(f"{index.path.name}*"):
@@ -157,18 +150,6 @@ def test_what_a_database_cannot_keep_is_left_out_or_replaced(run: Path, index: T
         file.write("\n".join(lines) + "\n")
     assert (index.refresh(), index.skipped()) == (2, 1)
     assert index.count(Query({"text": "number 109"})) == 2
-
-
-def test_a_document_is_one_record(tmp_path: Path) -> None:
-    document = {
-        "schema_version": "ATIF-v1.7", "session_id": "s", "agent": {"name": "other"},
-        "steps": [{"source": "user", "message": "Hello?"}, {"source": "agent", "message": "Yes."}],
-    }  # fmt: skip
-    (tmp_path / "one.atif.json").write_text(json.dumps(document, indent=2))
-    index = TraceIndex(find_sources([str(tmp_path)]), tmp_path / "cache")
-    assert index.refresh() == 1
-    assert index.find(Query())[0]["question"] == "Hello?"
-    index.close()
 
 
 def test_two_processes_can_have_the_same_run_open(tmp_path: Path) -> None:

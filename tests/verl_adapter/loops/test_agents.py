@@ -60,22 +60,6 @@ def test_closing_tag_is_trained_on_and_what_follows_is_not(run, tokenizer, conti
 USER = {"goal": "the secret", "replies": ["Order 17.", "Thanks."]}
 
 
-def test_users_words_are_masked(run_loop, tokenizer):
-    output, server = run_loop("user_sim_agent", "Which?", "Message: Done.", "Bye.", extra_info={"user": USER})
-    assert tokenizer.decode(output.response_ids) == (
-        "Which?<|im_end|>\n<|im_start|>user\nOrder 17.<|im_end|>\n<|im_start|>assistant\n"
-        "Message: Done.<|im_end|>\n<|im_start|>user\nThanks.<|im_end|>\n<|im_start|>assistant\nBye.<|im_end|>"
-    )
-    sampled = [i for i, m in zip(output.response_ids, output.response_mask, strict=True) if m]
-    assert tokenizer.decode(sampled) == "Which?<|im_end|>Message: Done.<|im_end|>Bye.<|im_end|>"
-    assert all(
-        (logprob == 0.0) is not bool(mask)
-        for logprob, mask in zip(output.response_logprobs, output.response_mask, strict=True)
-    )
-    assert output.extra_fields["trajectory"].answer == "Bye."
-    assert not any("secret" in tokenizer.decode(request["ids"]) for request in server.requests)
-
-
 def test_user_judges(run_loop, tmp_path):
     (tmp_path / "judge.py").write_text(
         "from agent_rl.agents.users.user import ScriptedUser\n\n\n"

@@ -1,6 +1,6 @@
 """Checks of the chat template with the model's own tokenizer, over a short conversation.
 
-In training no turn is rendered twice: turns stay as they were sampled, and later messages are appended. A template that
+In training, no turn is rendered twice, because turns stay as sampled and later messages are appended. A template that
 rewrites earlier turns therefore does not break training, but the model is trained on different prompts than a server
 gives it, because a server renders the whole conversation again for every turn.
 """
@@ -86,7 +86,7 @@ class UsedTemplate:
 
 @check("chat template", needs=Needs.VERL)
 def chat_template(case: Case) -> Iterator[Finding]:
-    """The chat template of the recipe's model passes all of `examine`."""
+    """The chat template of the recipe's model passes all checks of `examine`."""
     if case.model.folder is None:
         yield skipped("the model is not on this machine")
         return
@@ -139,7 +139,7 @@ def examine(template: UsedTemplate) -> Iterator[Finding]:
 
 
 def _rewritten(template: UsedTemplate, messages: Sequence[Message]) -> str:
-    """Describe how the next prompt differs from the policy's generated turn; empty if it does not."""
+    """Describe how the next prompt differs from the policy's generated turn, or return "" if it does not."""
     before, later = template.text(messages[:2]), template.text(messages)
     written, ids = before + messages[2]["content"], template.chat.encode(before)
     if not later.startswith(written):
@@ -155,18 +155,18 @@ def _tools(template: UsedTemplate) -> Finding | None:
     """The template shows the tools that are passed to it."""
     subject, remedy = "tools shown", f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}"
     if not template.chat.names_tools:
-        text = "it has no place for tools: they appear in the first message here, and nowhere on a server"
-        return warning(text, f"{remedy} for the server as well", subject)
+        text = "it has no place for tools, so they appear in the first message here, and nowhere on a server"
+        return warning(text, f"{remedy} here and on the server", subject)
     if template.taught or NAME in template.text(template.conversation()[:2]):
         return None
-    return problem("it ignores the tools that it gets, so the policy never sees them", remedy, subject)
+    return problem("it ignores the tools that are passed to it, so the policy never sees them", remedy, subject)
 
 
 def _calls(template: UsedTemplate) -> Finding | None:
     """The template writes calls in the syntax in which the run reads them."""
     subject, syntax = "calls", template.chat.syntax
     if syntax is None:
-        text = f"{NO_SYNTAX}; they are read as {template.syntax}"
+        text = f"{NO_SYNTAX}, so they are read as {template.syntax}"
         remedy = f"Set {FORMAT_KEY} to what the model was trained to write, or use react_agent"
         return warning(text, remedy, subject)
     if template.syntax in (syntax, AUTO):
@@ -181,8 +181,8 @@ def _end(template: UsedTemplate) -> Finding | None:
     ends = [chat.end_id] if chat.end_id is not None else sorted(chat.start_ids)
     names = " or ".join(repr(chat.decode([end])) for end in ends)
     if not ends:
-        remedy = f"Set {TEMPLATE_KEY} to one that writes the eos token after each assistant turn"
-        return problem("nothing marks the end of the policy's turn", remedy, subject)
+        remedy = f"Set {TEMPLATE_KEY} to a template that writes the eos token after each assistant turn"
+        return problem("it does not mark the end of the policy's turn", remedy, subject)
     if template.ends.issuperset(ends) or template.ends & chat.end_ids:
         return None
     stops = ", ".join(repr(chat.decode([end])) for end in sorted(template.ends)) or "none"
@@ -194,17 +194,17 @@ def _stability(template: UsedTemplate, rewritten: str) -> Finding | None:
     """Earlier turns stay as they were generated."""
     subject = "earlier turns"
     if rewritten and IN_WHITE_SPACE not in rewritten:
-        remedy = f"Set {TEMPLATE_KEY} (and the server's) to one that writes earlier turns as they were generated"
+        remedy = f"Set {TEMPLATE_KEY} (and on the server) to a template that writes earlier turns as generated"
         return warning(f"{rewritten}. A server shows the policy different prompts than training does", remedy, subject)
     if not rewritten:
         rewritten = _rewritten(template, template.conversation(THOUGHT))
     if not rewritten or IN_WHITE_SPACE in rewritten:
         return None
     remedy = f"Change the template so that it keeps <think> in earlier turns, set {TEMPLATE_KEY} to its text, and "
-    remedy += "serve the model with it; a policy that does not think is not affected"
+    remedy += "serve the model with it. A policy that does not think is not affected"
     if not template.native and template.observation_role != "tool":
-        remedy = f"Set agent_rl.react.observation_role=tool, with which templates such as Qwen3's keep it. {remedy}"
-    return warning(f"{rewritten}. A server hides thinking that training keeps", remedy, subject)
+        remedy = f"Set agent_rl.react.observation_role=tool, so that templates such as Qwen3's keep it. {remedy}"
+    return warning(f"{rewritten}. A server removes thoughts that training keeps", remedy, subject)
 
 
 def _ends(tokenizer: Any, folder: Path) -> frozenset[int]:

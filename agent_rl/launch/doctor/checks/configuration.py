@@ -35,7 +35,7 @@ def values(case: Case) -> list[ConfigError]:
 
 @check("configuration", needs=Needs.VERL)
 def validation(case: Case) -> Iterator[Finding]:
-    """Verl's own checks of the configuration pass: those before Ray starts, and those of its dataclasses."""
+    """The configuration passes verl's checks, both those before Ray starts and those of its dataclasses."""
     config: Any = case.config.copy()
     OmegaConf.resolve(config)
     if case.checkpoint is not None:  # verl gets the merged model
@@ -52,7 +52,7 @@ def validation(case: Case) -> Iterator[Finding]:
 
 @check("configuration", "batches")
 def mini_batches(case: Case) -> Iterator[Finding]:
-    """Trajectories divide evenly among the trainer's processes and into micro-batches; verl asserts this in workers."""
+    """Trajectories divide evenly among the trainer's processes and into micro-batches; verl's workers assert this."""
     own = "actor_rollout_ref"
     mini, batch = case.number(MINI, 1), case.number("data.train_batch_size", 1)
     n = case.number(f"{own}.rollout.n", 1)

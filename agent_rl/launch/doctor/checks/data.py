@@ -51,7 +51,7 @@ def files(case: Case) -> Iterator[Finding]:
 
 @check("data", "training steps")
 def row_count(case: Case) -> Iterator[Finding]:
-    """There are enough rows for one step: verl drops an incomplete batch, even if it is the only one."""
+    """There are enough rows for one step, since verl drops an incomplete batch, even if it is the only one."""
     rows, batch = train_rows(case), case.number("data.train_batch_size", 1)
     if rows is None:
         yield skipped("the training rows cannot be counted")
@@ -65,7 +65,7 @@ def row_count(case: Case) -> Iterator[Finding]:
 
 @check("data", "rows")
 def rows_of_files(case: Case) -> Iterator[Finding]:
-    """Rows follow the contract, name existing agents and tools, differ, and have ground truths that score."""
+    """Rows follow the contract, name existing agents and tools, are distinct, and have usable ground truths."""
     scored = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
     known = known_rows(
         EpisodeSetup(case.settings, tools=tool_specs(case) or ()),
@@ -120,7 +120,7 @@ def lengths(case: Case) -> Finding | None:
 
 
 def train_rows(case: Case) -> int | None:
-    """Return the number of training rows, before long prompts are removed; None if it is unknown."""
+    """Return the number of training rows, before long prompts are removed, or None if it is unknown."""
     if not case.train or any(file.error is not None for file in case.train):
         return None
     rows, most = sum(file.count for file in case.train), case.number("data.train_max_samples", -1)
@@ -128,7 +128,7 @@ def train_rows(case: Case) -> int | None:
 
 
 def total_steps(case: Case) -> int:
-    """Return the number of steps of the whole run; 0 if the rows cannot be counted."""
+    """Return the number of steps of the whole run, or 0 if the rows cannot be counted."""
     if steps := case.get("trainer.total_training_steps"):
         return int(steps)
     return (train_rows(case) or 0) // case.number("data.train_batch_size", 1) * case.number("trainer.total_epochs", 1)

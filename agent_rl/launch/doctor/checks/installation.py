@@ -18,7 +18,7 @@ PLUGIN = "agent_rl.verl_adapter.plugin"
 CPU_HELP = "Run make install"
 GPU_HELP = "Run pip install 'agent-rl[sglang]'"
 MANY = 10
-"""With more unmet requirements than this, the remedy is to reinstall everything."""
+"""Number of unmet requirements above which the remedy is to reinstall everything."""
 
 
 @check("installation", needs=Needs.MACHINE)
@@ -60,7 +60,7 @@ def registration(case: Case) -> Finding | None:
     """Verl has loaded agent_rl's plugin; verl silently ignores a plugin that fails."""
     if inspection.is_registered():
         return None
-    return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")
+    return problem("verl imports, but agent_rl could not register with it", "Run python -c 'import verl' to see why")
 
 
 def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
@@ -69,7 +69,7 @@ def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
 
 
 def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:
-    """Return the unmet requirements of a package with these extras: name -> installed and required version."""
+    """Return the unmet requirements of a package with these extras: by name, the installed and the required version."""
     try:
         lines = metadata.requires(by) or []
     except metadata.PackageNotFoundError:

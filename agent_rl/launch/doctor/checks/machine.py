@@ -114,7 +114,7 @@ STACK = (
     NodeRequirement(
         "compute capability",
         "8.0 or newer (Ampere)",
-        "no bf16, and flashinfer has no kernels",
+        "bf16 is not available, and flashinfer has no kernels",
         "https://docs.flashinfer.ai/installation.html (sm75 at least); bf16 matrix units need 8.0",
         lambda case: _at_least(min((gpu.capability for gpu in case.gpus), key=_version), "8.0"),
         "Use an A100, L40, RTX 30 or newer",
@@ -125,7 +125,7 @@ STACK = (
         "libraries in the wheels do not load: version `GLIBC_2.34' not found",
         "symbols in CUDA extensions (https://github.com/vllm-project/vllm/issues/41103); torch 2.11 itself needs 2.28",
         lambda case: _at_least(case.machine.glibc or "another C library", "2.34"),
-        "Use a container or distribution with it: Ubuntu 22.04, Debian 12, RHEL 9",
+        "Use a container or distribution that has it, such as Ubuntu 22.04, Debian 12 or RHEL 9",
     ),
     NodeRequirement(
         "libnuma",
@@ -141,12 +141,12 @@ STACK = (
         "the engine's processes die when torch_memory_saver is preloaded",
         "https://github.com/sgl-project/sglang/issues/36533",
         lambda case: _library(case, RUNTIME),
-        f"Run pip install nvidia-cuda-runtime=={CUDA}.*: the launcher sets LD_LIBRARY_PATH",
+        f"Run pip install nvidia-cuda-runtime=={CUDA}.*; the launcher sets LD_LIBRARY_PATH",
     ),
     NodeRequirement(
         "CUDA toolkit",
         f"nvcc, lib64/libcudart.so and headers of CUDA {CUDA}",
-        "the engine exits at its first kernel: SGLang 0.5.13 compiles some with any backend",
+        "the engine exits at its first kernel, because SGLang 0.5.13 compiles some kernels with any backend",
         "sglang 0.5.13's jit_kernel (rope, silu_and_mul), with tvm_ffi; https://github.com/flashinfer-ai/flashinfer/issues/5064",
         _toolkit,
         "Install cuda-toolkit-13-0 (at least cuda-nvcc-13-0, cuda-cudart-dev-13-0 and cuda-cccl-13-0), and unset "
@@ -179,8 +179,8 @@ STACK = (
     ),
     NodeRequirement(
         "allocator",
-        "no expandable_segments in the environment",
-        "torch_memory_saver rejects it, and the engine keeps its memory during the update; verl sets it itself",
+        "an environment without expandable_segments",
+        "torch_memory_saver rejects it, and the engine keeps its memory during the update (verl sets it itself)",
         "https://github.com/fzyzcjy/torch_memory_saver/issues/24; verl/workers/engine_workers.py",
         _allocator,
         "Unset PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF",
@@ -197,7 +197,8 @@ def node(case: Case) -> Iterator[Finding]:
     for row in STACK:
         description, fits = row.look(case) or ("", True)
         if not fits:
-            yield problem(f"{description}; wanted: {row.wanted}. Otherwise {row.otherwise}", row.remedy, row.subject)
+            text = f"{description}, but the run needs {row.wanted}. Otherwise {row.otherwise}"
+            yield problem(text, row.remedy, row.subject)
 
 
 @check("machine", needs=Needs.MACHINE)
@@ -212,10 +213,10 @@ def accelerator(case: Case) -> Finding | None:
     if case.machine.device_file and visible is not None:
         return problem(f"CUDA_VISIBLE_DEVICES={visible!r} leaves no GPU", "Unset it, or list GPUs that exist")
     if case.machine.device_file:
-        remedy = "Fix the driver; if it is not an NVIDIA device, the GPU checks do not apply"
-        return warning("there is a device file, but nvidia-smi does not list a GPU", remedy)
+        remedy = "Fix the driver. If it is not an NVIDIA device, ignore this warning"
+        return warning("there is a device file for a GPU, but nvidia-smi lists no GPU", remedy)
     if case.joins:
-        return skipped("this machine has none; the Ray cluster's machines are not checked")
+        return skipped("this machine has none, and the Ray cluster's machines cannot be checked here")
     return problem("this machine has no GPU", "Set VERL_PLATFORM=cpu to use the CPU")
 
 
@@ -237,20 +238,20 @@ def gpus_per_node(case: Case) -> Finding | None:
     if case.on_cpu:
         logical = case.number("ray_kwargs.ray_init.num_gpus", needed)
         if needed > logical and not case.joins:
-            text = f"{needed} needed, but Ray gets {logical}: the run would hang"
+            text = f"{needed} are needed, but Ray gets {logical}, so the run would hang"
             return problem(text, f"Set ray_kwargs.ray_init.num_gpus={needed}")
         return None
     if case.joins or not here:
-        return skipped(f"{needed}; the run's GPUs cannot be counted here")
+        return skipped(f"the run needs {needed}, but its GPUs cannot be counted here")
     if needed > here:
         remedy = f"Set trainer.n_gpus_per_node to {here} or less (half of that if the engines have their own GPUs)"
-        return problem(f"{needed} needed, but only {here} here: the run would hang", remedy)
+        return problem(f"{needed} are needed, but this machine has {here}, so the run would hang", remedy)
     return None
 
 
 @check("machine")
 def tensor_parallel(case: Case) -> Finding | None:
-    """Tensor parallelism divides the model's heads."""
+    """The tensor-parallel size divides the number of attention heads."""
     key, heads = f"{ROLLOUT}.tensor_model_parallel_size", case.model.config.get("num_attention_heads")
     parallel = case.number(key, 1)
     if not heads or heads % parallel == 0:

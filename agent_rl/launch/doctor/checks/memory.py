@@ -25,11 +25,11 @@ CHECKPOINT_BYTES = 12
 CPU_BASE = 6 * GIB
 """Bytes used by the processes of a run on a CPU, measured with a tiny model."""
 PROCESS = 2 * GIB
-"""Host memory for each GPU's trainer and engine processes; a guess."""
+"""A guess at the host memory of each GPU's trainer and engine processes."""
 CONTEXTS = 1.5 * GIB
 """Bytes on each GPU for the CUDA contexts of the trainer and the engine, and for NCCL."""
 GRAPHS = 1.5 * GIB
-"""Bytes used by the engine's CUDA graphs, which stay during the update; a guess."""
+"""Bytes that the engine's CUDA graphs use, also during the update; this number is a guess."""
 TIGHT = 0.9
 """An estimate above this share of the available memory is reported as tight."""
 OWN = "actor_rollout_ref"
@@ -126,7 +126,7 @@ def _generating(case: Case, need: GpuNeed, total: int) -> Finding:
     cache = need.pool - need.engine_weights
     slots = int(max(0, cache) / need.kv_per_token) if need.kv_per_token else 0
     if cache <= 0 or (need.kv_per_token and slots < case.longest):
-        text = f"a pool of {_gib(need.pool)} fits the weights ({_gib(need.engine_weights)}) and {slots:,} tokens"
+        text = f"a pool of {_gib(need.pool)} holds the weights ({_gib(need.engine_weights)}) and {slots:,} tokens"
         return problem(text, f"Raise {key} or {OWN}.rollout.tensor_model_parallel_size", subject)
     cached = f", cache for {slots:,} tokens or {slots // max(1, case.longest)} whole trajectories" if slots else ""
     detail = f"engine {_gib(need.pool)} (weights {_gib(need.engine_weights)}{cached}), states {_gib(need.resting)}"
@@ -139,9 +139,9 @@ def host(case: Case) -> Finding:
     """Processes, offloaded states and loading fit into the host's memory."""
     free, parameters = case.machine.memory, case.model.parameters
     if case.is_elsewhere:
-        return skipped("not compared: there is no GPU here, so the run would be on another machine")
+        return skipped("this machine has no GPU, so the run would be on another machine")
     if parameters is None:
-        return skipped(f"{_gib(free)} available; the number of parameters is not known here")
+        return skipped(f"{_gib(free)} are available, but the number of parameters is not known here")
     need, what = _host_need_cpu(case, parameters) if case.on_cpu else _host_need_gpu(case, parameters)
     return _fits(need, free, what, "Close other programs, use a smaller model, or offload less")
 
@@ -174,10 +174,10 @@ def shared_memory(case: Case) -> Finding | None:
     store = case.get("ray_kwargs.ray_init.object_store_memory") or min(0.3 * case.machine.memory, 200e9)
     if free < (1 << 29):
         remedy = "Start the container with --shm-size=16g (or more), or with --ipc=host"
-        return problem(f"{_gib(free)} free: NCCL and torch will fail, and Ray will be slow", remedy)
+        return problem(f"only {_gib(free)} are free, so NCCL and torch will fail, and Ray will be slow", remedy)
     if free < store:
         remedy = "Enlarge it, or set +ray_kwargs.ray_init.object_store_memory to fewer bytes"
-        return warning(f"{_gib(free)} free, Ray's object store takes {_gib(store)}: Ray falls back to the disk", remedy)
+        return warning(f"Ray's store needs {_gib(store)}, but {_gib(free)} are free: Ray will use the disk", remedy)
     return None
 
 
@@ -191,7 +191,7 @@ def disk(case: Case) -> Finding | None:
     if every <= 0:
         return None
     if not parameters:
-        return skipped(f"{_gib(free)} free in {case.shown(folder)}; the number of parameters is not known here")
+        return skipped(f"{case.shown(folder)} has {_gib(free)} free, but the number of parameters is not known here")
     one = parameters * CHECKPOINT_BYTES * (2.0 if _has_critic(case) else 1.0)
     steps, limit = total_steps(case), case.get("trainer.max_actor_ckpt_to_keep")
     number = min(max(1, steps // every), int(limit or sys.maxsize))

@@ -28,7 +28,7 @@ def ray_cluster(case: Case) -> Finding | None:
     configured = case.environ.get("RAY_ADDRESS", "")
     if case.joins and configured != "auto" and not answers(configured):
         remedy = "Start Ray there (ray start --head), correct the address, or unset RAY_ADDRESS"
-        return problem(f"RAY_ADDRESS={configured}: nothing answers", remedy)
+        return problem(f"no Ray cluster answers at RAY_ADDRESS={configured}", remedy)
     if case.joins or case.nodes or configured == "local":
         return None
     # Ray's record of the cluster that was started last: `ray start` writes it, `ray.init` reads it.
@@ -37,12 +37,12 @@ def ray_cluster(case: Case) -> Finding | None:
     if not address:
         return None
     if not answers(address):
-        text = f"{file} names {address}, where nothing answers (its Ray has ended): the run would hang"
+        text = f"{file} names the address {address} of a Ray cluster that has ended, so the run would hang"
         return problem(text, f"Delete {file}, or set RAY_ADDRESS=local")
     ray_init = case.get("ray_kwargs.ray_init", {})
-    text = f"a Ray cluster is already running here ({address}); the run would join it"
+    text = f"a Ray cluster is already running here ({address}), and the run would join it"
     if refused := [name for name in SIZES if ray_init.get(name) is not None]:
-        text += f", and Ray would reject {', '.join(refused)}"
+        text += f". Ray would reject {', '.join(refused)}"
         return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start a new one")
     return warning(text, "To start a separate cluster, set RAY_ADDRESS=local")
 
@@ -53,8 +53,8 @@ def nodes(case: Case) -> Finding | None:
     count, several = case.number("trainer.nnodes", 1), Nodes.from_environment(case.environ)
     started = several.count if several else count if case.joins else 1
     if started != count:
-        text = f"trainer.nnodes={count}, but {started} node(s) start the run: "
-        remedy = "Set NNODES, NODE_RANK and MASTER_ADDR on each node, and remove trainer.nnodes: the launcher sets it"
+        text = f"trainer.nnodes={count}, but {started} node(s) start the run, so "
+        remedy = "Set NNODES, NODE_RANK and MASTER_ADDR on each node, and remove trainer.nnodes (the launcher sets it)"
         if started < count:
             return problem(f"{text}it would hang", remedy)
         return warning(f"{text}some nodes would be idle", remedy)
@@ -77,23 +77,23 @@ def logical_cpus(case: Case) -> Finding | None:
     need = FIXED_CPUS + units + per_gpu * case.world_size + CPUS_PER_ENGINE_GPU * own
     num_cpus, machines = case.get("ray_kwargs.ray_init.num_cpus"), case.number("trainer.nnodes", 1)
     if case.joins:
-        return skipped(f"the cluster needs {need}; its nodes are not checked")
+        return skipped(f"the cluster needs {need}, but its nodes cannot be checked here")
     if num_cpus is None and case.is_elsewhere:
-        return skipped(f"{need} needed; this machine has no GPU, so another would run it")
+        return skipped(f"{need} are needed, but this machine has no GPU, so another machine would run it")
     available = machines * (int(num_cpus) if num_cpus is not None else case.machine.cores)
     source = "ray_kwargs.ray_init.num_cpus" if num_cpus is not None else "the machine's cores"
     if available < need:
         more = FIXED_CPUS + CPUS_PER_ENGINE_GPU * own
         detail = f"{units} storage units, {per_gpu} for each of {case.world_size} GPU(s), {more} more"
         return problem(
-            f"{available} ({source}), {need} needed ({detail}): the run would hang",
+            f"there are {available} ({source}), but {need} are needed ({detail}), so the run would hang",
             f"Set ray_kwargs.ray_init.num_cpus={-(-need // machines)}, which may be more than the number of cores",
         )
     return None
 
 
 def answers(address: str) -> bool:
-    """Whether something listens at host:port, with or without a scheme in front."""
+    """Whether a server listens at an address, `host:port`, with or without a scheme."""
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 0), TIMEOUT_S).close()

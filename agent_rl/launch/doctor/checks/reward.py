@@ -54,7 +54,7 @@ def giving_up(case: Case) -> Finding | None:
         given_up, worked = by_behaviour[GIVING_UP][0], by_behaviour[HONEST_WORK][0]
         if given_up > worked + 1e-9:
             where = "" if pattern == "*" else f" (data sources {pattern})"
-            text = f"giving up at once pays {given_up:.4g}, a wrong answer after honest work {worked:.4g}{where}"
+            text = f"giving up at once pays {given_up:.4g}, but a wrong answer after honest work {worked:.4g}{where}"
             return warning(text, f"Set {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
     return None
 
@@ -63,7 +63,7 @@ def giving_up(case: Case) -> Finding | None:
 def endpoints(case: Case) -> list[Finding]:
     """The judges and services of the components answer."""
     if case.given is not None:
-        return [skipped("facts of another machine say nothing about its network")]
+        return [skipped("the facts about another machine do not describe its network")]
     if not case.scored_by_ours:
         return []
     remote = [each for each in case.reward.components if type(each).reach is not Component.reach]
@@ -90,12 +90,12 @@ def shares(case: Case) -> Finding | None:
     if not shared or case.on_cpu:
         return None
     total = sum(shared.values())
-    text = f"{', '.join(f'{name} {share:g}' for name, share in shared.items())} of each of the trainer's GPUs"
+    text = f"{', '.join(f'{name} {share:g}' for name, share in shared.items())} of the memory of every GPU"
     remedy = f"Lower gpu_memory_utilization below {MODELS}, or give a model its own GPUs (placement: own)"
     if total >= 1:
-        return problem(f"{text}: together {total:g}", remedy)
+        return problem(f"{text}, which is {total:g} in total", remedy)
     if total > TIGHT:
-        return warning(f"{text}: little memory is left for the trainer", remedy)
+        return warning(f"{text}, which leaves little memory for the trainer", remedy)
     return None
 
 
@@ -108,7 +108,7 @@ async def _reach(component: Component | GroupComponent) -> Finding | None:
     try:
         await asyncio.wait_for(component.reach(), REACH_S)
     except asyncio.TimeoutError:
-        text = f"no answer within {REACH_S:g} s"
+        text = f"it did not answer within {REACH_S:g} s"
         return problem(text, "Start the server, or correct the url", subject)
     except ConfigError as error:
         return problem(f"{error.key}: {error.problem}", error.remedy, subject)
@@ -153,12 +153,12 @@ def _biases(case: Case) -> Iterator[tuple[str, str]]:
             "Set algorithm.gamma=1",
         )
     if case.get("trainer.v1.trainer_mode") != "sync":
-        yield "samples may come from older weights, and stale ones are left out", "Set mode=sync"
+        yield "samples may come from older weights, and stale samples are left out", "Set mode=sync"
     prompts, mini = case.number("data.train_batch_size", 1), case.number(f"{ACTOR}.ppo_mini_batch_size", 1)
     updates = math.ceil(prompts / mini) * case.number(f"{ACTOR}.ppo_epochs", 1)
     if updates > 1:
         remedy = f"Set {ACTOR}.ppo_mini_batch_size={prompts} and {ACTOR}.ppo_epochs=1"
-        yield f"a batch makes {updates} updates, and the first one changes the policy", remedy
+        yield f"each batch is used for {updates} updates, and the first update already changes the policy", remedy
     if (mode := case.get(f"{ACTOR}.loss_agg_mode")) not in CONSTANT:
         yield f"{mode} divides the loss by the number of sampled tokens", f"Remove {ACTOR}.loss_agg_mode"
     elif mode == "seq-mean-token-sum-norm" and case.get(f"{ACTOR}.loss_scale_factor") is None:

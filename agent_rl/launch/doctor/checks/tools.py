@@ -20,7 +20,7 @@ SANDBOXED = ("agent_rl.tools.builtin.python", "agent_rl.tools.builtin.sympy")
 
 
 def tool_specs(case: Case) -> list[ToolSpec] | None:
-    """Return the tools; None if the file cannot be read, which `tool_file` reports."""
+    """Return the tools, or None if the file cannot be read, which `tool_file` reports."""
     try:
         return case.tools
     except AgentRLError:

@@ -1,4 +1,4 @@
-"""The reward of `my_reward`: whether the answer is right, and a little for being brief."""
+"""The reward of `my_reward`: whether the answer is right, and a small bonus for brevity."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ class MyReward(Component):
     """1 for an episode of one or two turns, and less for each additional turn."""
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """The trajectory has turns, calls, results, the answer and the row: a reward may depend on any of them."""
+        """The trajectory has turns, calls, results, the answer and the row, and a reward may depend on any of them."""
         turns = len(trajectory.turns)
         return Value(min(1.0, 2 / turns) if turns else 0.0)

@@ -1,4 +1,4 @@
-"""A task of your own in one class: `agent-rl train my_task/my_task.py`."""
+"""Your task as one class: `agent-rl train my_task/my_task.py`."""
 
 import random
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ PRICES = {"apple": 3, "bread": 5, "cheese": 8, "milk": 2}
 
 
 class MyTool(Tool):
-    """Knows prices. An instance lives for one trajectory, so it may store that trajectory's data."""
+    """Knows prices. An instance exists for one trajectory, so it may store that trajectory's data."""
 
     name = "my_tool"
     description = "Returns the price of an item in dollars."
@@ -22,7 +22,7 @@ class MyTool(Tool):
     }
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """Return the price; the arguments match the schema, because other calls are rejected before they get here."""
+        """Return the price; the arguments match the schema, because all other calls have already been rejected."""
         price = PRICES.get(arguments["item"].lower())
         if price is None:
             raise ToolError(f"No price is known. Items: {', '.join(PRICES)}.")  # the policy reads it, and continues

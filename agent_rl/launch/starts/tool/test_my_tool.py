@@ -1,4 +1,4 @@
-"""The tool as the policy calls it: `pytest my_tool`."""
+"""Tests the tool as the policy calls it: `pytest my_tool`."""
 
 from pathlib import Path
 

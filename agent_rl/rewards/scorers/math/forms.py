@@ -67,7 +67,7 @@ class Form:
 
     @property
     def number(self) -> Any:
-        """The value as an mpmath real number; None if it is not real."""
+        """The value as an mpmath real number, or None if it is not real."""
         return None if self.value is None else self.value.number
 
 
@@ -221,7 +221,7 @@ def _as_interval(sides: Sequence[Form], signs: Sequence[str]) -> Form | None:
 
 
 def _as_words(text: str) -> Form | None:
-    """Return the form of plain words such as "even" or "no solution"; None for text that may be mathematics."""
+    """Return the form of plain words such as "even" or "no solution", or None for text that may be mathematics."""
     if _WORDS.search(text):
         only_words = not _WORDS.sub("", text).strip(" .,:;()")
         return Form("words", _word_key(text.replace(QUOTE, " "))) if only_words else None

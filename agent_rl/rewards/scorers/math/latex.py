@@ -134,7 +134,7 @@ def clean(text: str) -> str:
 
 
 def unit_of(text: str) -> str | None:
-    """Return the unit in the words after a number ("square cm" is "cm^2"); None for an unknown unit."""
+    """Return the unit in the words after a number ("square cm" is "cm^2"), or None for an unknown unit."""
     words = text.lower().replace(QUOTE, " ").replace("²", "^2").strip(" .*")
     words = re.sub(r"\b(?:sq|square)\.?\s+(\w+)", r"\1^2", words)
     words = re.sub(r"\bcubic\s+(\w+)", r"\1^3", words).replace("{", "").replace("}", "").replace(" ^", "^")

@@ -2,8 +2,8 @@ r"""Scores answers for MATH, AIME and similar data sets: 1.0 if the answer is eq
 
     score_math("so \boxed{\frac{2}{4}}", "0.5", {}, strict=True)  # 1.0
 
-`math_strict` is the default for the data sources: only a marked answer counts. `math` also accepts an unmarked answer:
-the text after "the answer is", a whole short text, or the last formula or number of a longer text.
+`math_strict` is the default for the data sources, so only a marked answer counts. `math` also accepts an unmarked
+answer: the text after "the answer is", a whole short text, or the last formula or number of a longer text.
 
 Both scorers parse numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables,
 equations, inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words. Boxes
@@ -98,7 +98,7 @@ def score_math(
 
 @lru_cache(maxsize=16_384)
 def _decide(answer: str, truth: str, strict: bool) -> bool | None:
-    """Whether an answer equals a ground truth; None if math-verify must decide."""
+    """Whether an answer equals a ground truth, or None if math-verify must decide."""
     if answer == truth:
         return True
     if len(answer) > MAX_CHARS:
@@ -120,7 +120,7 @@ def _decide(answer: str, truth: str, strict: bool) -> bool | None:
 
 
 def _is_several(answer: str, truth: str) -> bool:
-    """Whether an answer joins values by a sign that the truth lacks; math-verify would read only the last value."""
+    """Whether an answer joins values with a sign that the truth lacks; math-verify would read only the last value."""
     if contradicts_itself(answer):
         return True
     signs = set(_SEVERAL.findall(answer)) - set(_SEVERAL.findall(truth))

@@ -90,7 +90,7 @@ class _Number:
 
     value: Fraction
     decimals: int | None = None
-    """Digits after the point of a plain decimal; None for other notations (fractions, powers, scale words)."""
+    """Digits after the point of a plain decimal, or None for other notations (fractions, powers, scale words)."""
     digits: int = 0
     """Significant digits of a plain decimal."""
 
@@ -232,7 +232,7 @@ def _plain_fraction(match: re.Match[str]) -> str:
 
 
 def _value(match: re.Match[str]) -> _Number | None:
-    """Return the matched number; None if it is out of bounds or divides by zero."""
+    """Return the matched number, or None if it is out of bounds or divides by zero."""
     groups = match.groupdict()
     exponent = groups["e"] or groups["ten"] or "0"
     whole, part, parts, number, divisor = (

@@ -14,7 +14,7 @@ _LETTER = r"[A-Za-z](?:[_^]\{?-?\w+\}?)?'?"
 _SYMBOL = re.compile(rf"{_LETTER}(?:\([A-Za-z0-9,]{{1,12}}\))?|[A-Z]{{2,4}}")
 _DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]{1,2}|[0-9]{4,}|(?<=0,)[0-9]{3})")
 _ENOUGH = 6
-"""Minimum decimals and significant digits of a number that equals every value that rounds to it."""
+"""Minimum numbers of decimals and significant digits with which a number equals all values that round to it."""
 _ENOUGH_OF_A_TRUTH = 2
 _LONG = 10
 """An exact side with at least this number of decimals counts as an unrounded value."""
@@ -164,7 +164,7 @@ class _Comparison:
 
 
 def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
-    """Return the factor that converts the answer's unit to the truth's unit; None if their dimensions differ."""
+    """Return the factor that converts the answer's unit to the truth's unit, or None if their dimensions differ."""
     if answer is None or truth is None or answer == truth:
         return 1.0
     (dimension, factor), (other_dimension, other_factor) = unit_factor(answer), unit_factor(truth)

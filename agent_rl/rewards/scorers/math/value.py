@@ -40,7 +40,7 @@ class ExpressionValue:
 
     @cached_property
     def number(self) -> Any:
-        """The value as an mpmath real number; None if it is not real or the expression has variables."""
+        """The value as an mpmath real number, or None if it is not real or the expression has variables."""
         if variables(self.node):
             return None
         value = next((value for _, value, _, _ in _pairs(self, self)), None)

@@ -2,7 +2,7 @@
 
 For example, -2^2 = -4 and 2^-1 = 0.5. `//` and, before an operand, `%` are operators too. Currency signs are skipped. A
 comma separates thousands, except directly inside a function that takes several arguments. `x` and `of` between operands
-multiply.
+mean multiplication.
 """
 
 from __future__ import annotations

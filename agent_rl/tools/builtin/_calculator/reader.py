@@ -31,9 +31,9 @@ class Reader(ABC, Generic[T]):
     gap: ClassVar[str] = " "
     """Characters to skip between two signs."""
     operators: ClassVar[dict[str, str]]
-    """Sign -> kind of each product operator."""
+    """The kind of each product operator, by its sign."""
     marks: ClassVar[dict[str, str]]
-    """Sign -> kind of each mark after a value; the percent sign has kind %."""
+    """The kind of each mark after a value, by its sign; the percent sign has kind %."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -78,13 +78,13 @@ class Reader(ABC, Generic[T]):
         return value
 
     def peek(self) -> str:
-        """Return the next character after the gap; "" at the end."""
+        """Return the next character after the gap, or "" at the end."""
         rest = self.text[self.at :].lstrip(self.gap)
         self.at = len(self.text) - len(rest)
         return rest[:1]
 
     def behind(self) -> str:
-        """Return the last character before the gap; "" at the start."""
+        """Return the last character before the gap, or "" at the start."""
         return self.text[: self.at].rstrip(self.gap)[-1:]
 
     def take(self, *signs: str) -> str:
@@ -97,7 +97,7 @@ class Reader(ABC, Generic[T]):
         return ""
 
     def need(self, sign: str) -> None:
-        """Read this sign, or raise the error for this position."""
+        """Read the given sign, or raise the error for this position."""
         if not self.take(sign):
             raise self.refusal()
 

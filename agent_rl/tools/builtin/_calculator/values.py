@@ -166,4 +166,4 @@ FUNCTIONS: dict[str, tuple[Callable[..., Value], int, int | None]] = {
     "cos": (lambda value: round(math.cos(value), 15), 1, 1),
     "tan": (lambda value: round(math.tan(value), 15), 1, 1),
 }
-"""Name -> function, minimum and maximum number of arguments (None: any number)."""
+"""For each name, the function and its minimum and maximum number of arguments (None means any number)."""

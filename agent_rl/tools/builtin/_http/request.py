@@ -1,7 +1,7 @@
 """An endpoint of `http`: checks its declaration and builds requests from arguments without sending them.
 
 A call sets the values of declared arguments, each in its declared place, and nothing else. A value in the path stays
-within its segment: a slash in it is rejected, because many servers decode `%2F` before routing.
+within its segment, so a slash in it is rejected, because many servers decode `%2F` before routing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ResponseRule(ToolConfig):
     select: str = ""
     """Dotted path into a JSON answer, such as `data.items` or `results.0`; if the path is missing, the whole answer."""
     max_items: int | None = Field(default=None, ge=1)
-    """Maximum number of items if the selected value is a list; null: all."""
+    """Maximum number of items if the selected value is a list; null means all."""
 
 
 class HttpRequest(ToolConfig):
@@ -61,7 +61,8 @@ class HttpRequest(ToolConfig):
     def resendable(self) -> bool:
         """Whether the request may be sent again after a broken connection.
 
-        A DELETE may not be sent again, although HTTP allows it: a second DELETE gets a 404 if the first DELETE arrived.
+        A DELETE may not be sent again, although HTTP allows it, because a second DELETE gets a 404 if the first
+        arrived.
         """
         return self.repeatable or (self.idempotent is None and self.method == "PUT")
 
@@ -161,7 +162,7 @@ def build(request: HttpRequest, arguments: Mapping[str, Any]) -> tuple[str, dict
 
 
 def _split_place(argument: str, text: str) -> tuple[str, str]:
-    """Split `query` or `query:name` into place and name on the wire."""
+    """Split `query` or `query:name` into the place and the name in the request."""
     place, _, name = text.partition(":")
     return place, name or argument
 

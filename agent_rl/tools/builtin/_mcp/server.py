@@ -44,7 +44,7 @@ class McpServer(ToolConfig):
         return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
     def environment(self) -> dict[str, str]:
-        """Return the child's variables besides the defaults; raises `ConfigError` for a variable that is not set."""
+        """Return the child's variables except the defaults; raises `ConfigError` for a variable that is not set."""
         return {**self.env, **{name: secret(name, key="env_from") for name in self.env_from}}
 
     def headers(self) -> dict[str, str]:
@@ -58,7 +58,7 @@ class McpServer(ToolConfig):
         return Secrets(word for word in words if len(word) >= _MIN_SECRET).hide(text)
 
     def model_post_init(self, _: object) -> None:
-        """Check the fields against each other, and that all variables are set.
+        """Check that the fields fit together and that all variables are set.
 
         Raises:
             ConfigError: a field is wrong; the error names key, value and remedy.

@@ -55,7 +55,7 @@ def rows(
         max_rows: maximum number of rows; more rows are an error.
 
     Raises:
-        ToolError: `ask` raises it, or there are too many rows, or rows that are too large.
+        ToolError: `ask` raises this error, or the rows are too many or too large.
         ValueError: the tables cannot be created, or the database cannot be opened.
         UnscoredError: no worker can be started, or the machine is too busy.
     """
@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
 
 
 def has_unwritten_changes(path: Path) -> bool:
-    """Whether there are unwritten changes next to an SQLite file, where a reader without locks does not see them."""
+    """Whether files next to an SQLite file contain changes that a reader without locks would not see."""
     companions = [Path(f"{path}{end}") for end in ("-wal", "-journal")]
     return any(file.is_file() and file.stat().st_size for file in companions)
 

@@ -26,7 +26,7 @@ class Sqlite:
     """One connection to a database.
 
     Args:
-        path: the database, opened without locks or new files next to it. None: an empty database in memory.
+        path: the database, opened without locks or new files next to it. None means an empty database in memory.
         memory_mb: memory limit of the engine, in MiB; one value may use a quarter of it.
 
     Raises:
@@ -114,7 +114,7 @@ class Sqlite:
         return f"over {MAX_COUNTED} rows" if count > MAX_COUNTED else counted(count)
 
     def _connect_virtual_tables(self) -> None:
-        """Connect virtual tables early: they run a CREATE TABLE, which the authorizer would reject."""
+        """Connect virtual tables early, because they run a CREATE TABLE, which the authorizer would reject."""
         virtual_tables = self._all("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'")
         for name in ["json_each", "json_tree", *(row[0] for row in virtual_tables)]:
             with contextlib.suppress(sqlite3.Error):  # a missing module: a query that needs it will fail

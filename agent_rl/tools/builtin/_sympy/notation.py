@@ -1,7 +1,7 @@
 r"""Rewrites the mathematics that people and models write for SymPy's parser. Only text changes; nothing is evaluated.
 
-Besides Python's notation, it supports some LaTeX (\frac, \sqrt, \cdot, matrices, names with a backslash), the usual
-Unicode signs, |x|, `=` for an equation, and equations separated by `;`, a line break or `and`.
+Besides Python's notation, this module supports some LaTeX (\frac, \sqrt, \cdot, matrices, names with a backslash), the
+usual Unicode signs, |x|, `=` for an equation, and equations separated by `;`, a line break or `and`.
 """
 
 from __future__ import annotations

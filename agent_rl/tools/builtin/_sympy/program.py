@@ -118,7 +118,7 @@ def is_function(name: str, call: str) -> bool:
 
 
 def parse(text: str, local: dict[str, Any]) -> Any:
-    """Parse `text` to a SymPy object; strictly first, because the lenient parser misreads some Python."""
+    """Parse `text` to a SymPy object, first strictly, because the lenient parser misreads some Python."""
     try:
         return tidy(sympy_parser.parse_expr(text, dict(local), PLAIN, dict(NAMES)))
     except (SyntaxError, TypeError, AttributeError, TokenError):

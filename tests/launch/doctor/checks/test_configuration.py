@@ -29,9 +29,6 @@ def test_files_of_the_model_that_are_missing_or_cut_short(
 
 def test_a_folder_that_is_not_there(make_case: MakeCase) -> None:
     assert only(training.models_are_there(make_case())).status is Status.OK
-    for name in ("/nowhere/model", "outputs/no_such_model", "models/a/b", "~/none"):
-        message = refused(training.models_are_there(make_case({MODEL: name})))
-        assert message.startswith(f"{MODEL}: there is no {name}. Untrained model: ")
     judge = {"agent_rl.reward.models.nice": {"path": "outputs/no_such_model"}}
     assert refused(training.models_are_there(make_case(judge))).startswith("agent_rl.reward.models.nice.path: there is")
 

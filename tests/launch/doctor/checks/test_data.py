@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agent_rl.launch import training
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.checks import data
 from agent_rl.launch.doctor.checks.data import PROMPT_TOKENS, lengths
@@ -53,6 +52,12 @@ def info(row: dict[str, Any], **more: Any) -> dict[str, Any]:
          "row contract, 12 of 12 rows: {}, row 0: column reward_model: the column is missing", "make_row"),
         (lambda row: info(row, tools_kwargs={"serch": {"create_kwargs": {"top_k": 1}}}), {},
          "tool, 12 of 12 rows: {}, row 0: 'serch' is not in the tool file", "Known: calculator"),
+        (lambda row: info(row, tool_selection=["calculater"]), {},
+         "tool, 12 of 12 rows: {}, row 0: 'calculater'", "Did you mean 'calculator'"),
+        (lambda row: {**row, "agent_name": "raect_agent"}, {},
+         "agent, 12 of 12 rows: {}, row 0: 'raect_agent'", "Did you mean 'react_agent'"),
+        (lambda row: {**row, "data_source": "my/own"}, {},
+         "scorer, 12 of 12 rows: {}, row 0: ", "agent_rl.reward.correctness.scorer"),
         (lambda row: {**row, "reward_model": {"ground_truth": "Paris"}}, {},
          "ground truth, 12 of 12 rows: {}, row 0: data_source 'gsm8k': the row cannot be judged", "another scorer"),
         (lambda row: {**row, "prompt": [{"role": "user", "content": "1+1?"}]}, {}, "a different ground truth", "Keep"),
@@ -100,16 +105,6 @@ def test_rows_in_another_shape_are_said(with_rows: WithRows, rows: Rows) -> None
     finding = next(data.files(with_rows([{**row, "prompt": "What is 1+1?"} for row in rows])))
     assert finding.status is Status.WARNING
     assert "a prompt given as text became a user message" in finding.text
-
-
-def test_a_file_that_is_not_there(make_case: MakeCase) -> None:
-    case = make_case({"data.train_files": "nowhere/train.parquet"})
-    assert refused(training.rows_are_there(case)).startswith(
-        "data.train_files: there is no nowhere/train.parquet. Make"
-    )
-    assert "docs is a folder, but a file is needed" in refused(
-        training.rows_are_there(make_case({"data.train_files": "docs"}))
-    )
 
 
 def test_files_that_verl_cannot_join(make_case: MakeCase, rows: Rows, parquet: Path, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ def tool_file(folder: Path, entry: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        ("{name: calculater}", "Did you mean 'calculator'?"),
         ("{name: search, config: {corpus: /no/such/corpus.jsonl}}", "/no/such/corpus.jsonl"),
         (
             "{name: search, config: {url: 'http://localhost:9/retrieve', api_key_env: NO_SUCH_KEY}}",
@@ -78,4 +77,4 @@ def test_an_environment_that_begins_differently_is_refused(make_case: MakeCase, 
     finding = only(tools.environments(make_case({"agent_rl.environments": {"lockers": str(file)}})))
     assert finding.status is Status.PROBLEM
     assert "it differs between two calls in self.code" in finding.text
-    assert "draw from self.random" in finding.remedy
+    assert "Draw from self.random" in finding.remedy

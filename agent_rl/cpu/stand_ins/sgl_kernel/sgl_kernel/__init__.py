@@ -1,4 +1,4 @@
-"""Stand-in for SGLang's CUDA kernels: importable, never called on a CPU."""
+"""Stand-in for SGLang's CUDA kernels; it is imported but never called on a CPU."""
 
 from agent_rl.cpu.placeholder import add_module, placeholders_of
 

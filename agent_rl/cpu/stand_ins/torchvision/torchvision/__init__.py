@@ -1,4 +1,4 @@
-"""Stand-in for torchvision, whose published builds do not load against a CPU torch: importable, never called."""
+"""Stand-in for torchvision, whose published builds do not load with a CPU torch; it is imported but never called."""
 
 from agent_rl.cpu.placeholder import add_module, placeholders_of
 

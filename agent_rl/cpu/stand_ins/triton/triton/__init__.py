@@ -24,7 +24,7 @@ class Config:
 
 
 def cdiv(x: int, y: int) -> int:
-    """Divide with rounding up, like triton's function."""
+    """Divide and round up, like triton's function."""
     return -(-x // y)
 
 
@@ -50,7 +50,7 @@ class Driver:
 
 
 def never_made(*names: str, base: type = object) -> dict[str, type]:
-    """Return classes for annotations, `isinstance` and `except`; they have no instances."""
+    """Return classes without instances, for annotations, `isinstance` and `except`."""
     return {name: type(name, (base,), {"__doc__": "Never made on a CPU."}) for name in names}
 
 
