@@ -548,8 +548,9 @@ The cold-started model of `recipes/text_world` played {table["prompts"]} househo
 `agent-rl fork` estimated the value of every turn from {table["episodes_per_turn"]} episodes, twice and independently.
 What a turn was worth is the difference between the values after and before it. The table shows the correlation of
 this difference with the turn's advantage, as the trainer computes it: over all turns, and after subtracting the mean
-of the trajectory from both, which leaves only the credit within trajectories. The correlation between the two
-independent estimates is the ceiling: their noise hides the rest. Intervals (95%) come from resampling trajectories."""
+of the trajectory from both, which leaves only the credit within trajectories. The square root of the correlation
+between the two independent estimates is the ceiling: a perfect predictor would reach it. Intervals (95%) come from
+resampling trajectories."""
     ]
     titles = {"outcome": "The recipe's reward", "turn rewards": "The same with 0.1 for seeing, taking and bringing"}
     for name, world in table["worlds"].items():
