@@ -22,6 +22,17 @@ AT = ("compose", "trainer")
 
 ACTOR, ROLLOUT, CRITIC = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "critic"
 
+OF_OWN_LOOPS = {
+    "agent_rl.budget.max_seconds": "Set agent_rl.gateway.timeout_s",
+    **dict.fromkeys(
+        (f"agent_rl.{key}" for key in ("budget.max_tool_calls", "budget.max_malformed", "budget.max_repeats")),
+        "Limit it in the program, or set actor_rollout_ref.rollout.multi_turn.max_assistant_turns",
+    ),
+    "agent_rl.final_turn.enabled": "Ask for the last answer in the program",
+    "agent_rl.hooks": "Change the program, or choose another agent",
+}
+"""Settings that the loop of `gateway_agent`'s program cannot apply, and their remedies."""
+
 SIZES = (
     "trainer.nnodes",
     "trainer.n_gpus_per_node",
@@ -142,6 +153,14 @@ def estimator(case: RunCase) -> Errors:
     if micro is None and model == VERLS_CRITIC and not os.path.isdir(os.path.expanduser(model)):
         problem = f"'gae' needs a critic, and {CRITIC}.model.path is verl's default, {model}"
         yield ConfigError(ESTIMATOR, problem, "Write algo=ppo, which sets up the critic")
+
+
+@check("configuration", at=AT)
+def program_limits(case: RunCase) -> Errors:
+    """The program of `gateway_agent` has no limits that only agent_rl's own loop applies."""
+    for key, remedy in OF_OWN_LOOPS.items() if case.default_agent == "gateway_agent" else ():
+        if (value := _get(case, key)) not in (None, False):
+            yield ConfigError(key, f"it has no effect on the program of gateway_agent (value {value!r})", remedy)
 
 
 @check("configuration", at=AT)

@@ -113,3 +113,11 @@ def test_a_value_that_verl_cannot_use_is_refused(keys: dict[str, Any], message: 
 )
 def test_values_that_verl_can_use_pass(keys: dict[str, Any]) -> None:
     assert not errors(made(**keys))
+
+
+@pytest.mark.parametrize("key", values.OF_OWN_LOOPS)
+def test_a_limit_of_our_loops_is_refused_for_a_program(key: str) -> None:
+    agent = {"actor_rollout_ref__rollout__agent__default_agent_loop": "gateway_agent"}
+    value = {"agent_rl.hooks": "my.Hooks", "agent_rl.final_turn.enabled": True}.get(key, 5)
+    assert "no effect on the program of gateway_agent" in refused(**{key.replace(".", "__"): value}, **agent)
+    assert errors(made(**{key.replace(".", "__"): value})) == errors(made())
