@@ -88,7 +88,9 @@ def agent_names(incomplete: str) -> list[str]:
 
 Recipe = Annotated[
     str,
-    typer.Argument(help="Folder with config.yaml, or a name from `agent-rl recipes`", autocompletion=recipe_names),
+    typer.Argument(
+        help="Folder with config.yaml, or a recipe name, as listed by `agent-rl recipes`", autocompletion=recipe_names
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,

@@ -67,10 +67,14 @@ def run(
     path: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or a dump of another trainer (JSON lines)")],
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Weights that sampled, to compute log-probs again: folder, or STEP=folder; may be repeated"),
+        typer.Option(
+            help="Weights that sampled the turns, to recompute log-probs: FOLDER or STEP=FOLDER; may be repeated"
+        ),
     ] = None,
     tokenizer: Annotated[str | None, typer.Option(help="Folder or name of the model; default: the run's model")] = None,
-    algorithm: Annotated[str | None, typer.Option("--algo", help="Value of algo= that trained a dump")] = None,
+    algorithm: Annotated[
+        str | None, typer.Option("--algo", help="Algorithm that trained on the dump, as a value of algo=")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     r"""Certify a finished run: its tokens, masks, log-probs, rewards and advantages, and who was not trained on.

@@ -32,7 +32,7 @@ def doctor(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="Folder with config.yaml, or a recipe's name; default: check only the machine and the installation",
+            help="Folder with config.yaml, or a recipe name; default: check only the machine and the installation",
             autocompletion=recipe_names,
         ),
     ] = None,

@@ -16,7 +16,7 @@ app = typer.Typer(rich_help_panel="train", add_completion=False)
 @app.command(context_settings={"ignore_unknown_options": True})
 def experiment(
     recipe: Annotated[
-        str | None, typer.Argument(help="Folder with config.yaml, or a name from `agent-rl recipes`")
+        str | None, typer.Argument(help="Folder with config.yaml, or a recipe name, as listed by `agent-rl recipes`")
     ] = None,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=V1,V2", help="Hydra overrides; several values make a sweep")

@@ -23,7 +23,7 @@ app = typer.Typer(rich_help_panel="reward", help="Try a reward's judges.", no_ar
 @app.command("try")
 def try_judges(
     trajectories: Annotated[Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL file of a run or agent-rl eval")],
-    config: Annotated[str, typer.Option(help="Recipe's folder or name, or a YAML file", autocompletion=recipe_names)],
+    config: Annotated[str, typer.Option(help="Recipe folder or name, or a YAML file", autocompletion=recipe_names)],
     trajectory: Annotated[
         str | None, typer.Option(help="Id of a trajectory; default: the first with an answer")
     ] = None,

@@ -30,7 +30,9 @@ def recipes(context: typer.Context, as_json: Json = False) -> None:
 
 @app.command()
 def copy(
-    name: Annotated[str, typer.Argument(help="Recipe's name from `agent-rl recipes`", autocompletion=recipe_names)],
+    name: Annotated[
+        str, typer.Argument(help="Recipe name, as listed by `agent-rl recipes`", autocompletion=recipe_names)
+    ],
     target: Annotated[Path | None, typer.Argument(metavar="FOLDER", help="Folder to create; default: the name")] = None,
     as_json: Json = False,
 ) -> None:

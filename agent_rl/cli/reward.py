@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from agent_rl.rewards.lab.mutations import Attack
 
 app = typer.Typer(
-    rich_help_panel="reward", help="Explain, score, attack and serve a reward outside training.", no_args_is_help=True
+    rich_help_panel="reward",
+    help="Use a reward outside training: explain it, score trajectories with it, attack it or serve it.",
+    no_args_is_help=True,
 )
 
 T = TypeVar("T")
@@ -34,9 +36,7 @@ Overrides = Annotated[
 ]
 Config = Annotated[
     Path | None,
-    typer.Option(
-        help="A recipe's folder or name, or a YAML file with an agent_rl section", autocompletion=recipe_names
-    ),
+    typer.Option(help="A recipe folder or name, or a YAML file with an agent_rl section", autocompletion=recipe_names),
 ]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N trajectories", min=1)]
 Concurrency = Annotated[int, typer.Option(help="Number of trajectories scored concurrently", min=1)]

@@ -126,5 +126,7 @@ def check(config: Any) -> None:
     backend = rollout.checkpoint_engine.backend
     if backend not in ("naive", "nccl"):
         raise ConfigError(
-            "actor_rollout_ref.rollout.checkpoint_engine.backend", f"{backend!r} needs a GPU", "Set it to nccl"
+            "actor_rollout_ref.rollout.checkpoint_engine.backend",
+            f"{backend!r} needs a GPU",
+            "Set it to nccl, which agent_rl replaces with shared memory on a CPU",
         )

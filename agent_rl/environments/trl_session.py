@@ -28,14 +28,14 @@ ROWS = {"train": 256, "test": 32}
 EMPTY_PROMPT = "(The environment writes this message.)"
 """Text in rows instead of an empty message, which the contract of rows does not allow."""
 DIFFERS = "reset_differs"
-"""Name of the reward's part that is 1 if the trajectory began differently from another trajectory of its row."""
+"""Name of the reward's part that is 1 if the trajectory started from another state than its row's first trajectory."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class Factory:
-    """A factory of environments, the class of these environments, and the class's methods and rewards.
+    """An environment factory, with the class that it creates and that class's methods and rewards.
 
     Attributes:
         make: returns an instance.

@@ -1,6 +1,6 @@
 """The checks of `agent-rl certify run`.
 
-Each check is a generator over the samples, which yields the problems and returns what it has looked at. It raises
+Each check is a generator over the samples, which yields the problems and returns what it examined. It raises
 `NotCheckedError` with the reason if it cannot look at anything.
 """
 

@@ -95,7 +95,7 @@ class Nodes:
             raise ConfigError(
                 "NODE_RANK",
                 f"there is no rank {rank} among {count} nodes",
-                f"Set a number from 0 to {count - 1}, a different one on each node",
+                f"Set it to a number from 0 to {count - 1}, a different one on each node",
             )
         if _number(environ, "SLURM_LOCALID"):
             raise ConfigError("--ntasks-per-node", "SLURM runs several tasks on a node", "Set --ntasks-per-node=1")
@@ -295,7 +295,7 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
     for name in names:
         if text := environ.get(name):
             if not text.isdecimal():
-                raise ConfigError(name, f"{text!r} is not a number", "Set a whole number")
+                raise ConfigError(name, f"{text!r} is not a number", "Set it to a whole number")
             return int(text)
     return None
 

@@ -161,7 +161,7 @@ def try_out(kind: EnvironmentType) -> _Trial:
     if text != other_text or state != other_state:
         names = sorted(key for key in state.keys() | other_state.keys() if state.get(key) != other_state.get(key))
         differs = f"self.{', self.'.join(names)}" if names else "its text"
-        remedy = "Draw from self.random, which the row seeds, so that all samples of a row begin alike"
+        remedy = "Draw from self.random, which the row seeds, so that all samples of a row start from the same state"
         problem = f"it differs between two calls in {differs}"
         if kind.resets_alike:
             raise ConfigError(f"{where}.reset ({_line(kind)})", problem, remedy)

@@ -136,7 +136,8 @@ def estimator(case: RunCase) -> Errors:
     if name != "gae":
         return
     if _get(case, f"{CRITIC}.enable") is False:
-        yield ConfigError(f"{CRITIC}.enable", f"{ESTIMATOR}=gae needs a critic (value False)", "Write algo=ppo")
+        problem = f"it is False, but {ESTIMATOR}=gae needs a critic"
+        yield ConfigError(f"{CRITIC}.enable", problem, "Write algo=ppo, which sets up the critic")
     model, micro = (_get(case, f"{CRITIC}.{key}") for key in ("model.path", "ppo_micro_batch_size_per_gpu"))
     if micro is None and model == VERLS_CRITIC and not os.path.isdir(os.path.expanduser(model)):
         problem = f"'gae' needs a critic, and {CRITIC}.model.path is verl's default, {model}"

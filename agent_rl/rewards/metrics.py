@@ -75,7 +75,8 @@ OF_THE_STEP = {
     "<fate>_tokens": "mean response tokens, sampled and observed, of trajectories with a fate (`kept`, `lost`, ...)",
     "<fate>_turns": "mean turns of trajectories with a fate (`kept`, `lost`, ...)",
     "<fate>_reward": "mean reward of trajectories with a fate; `lost` ones have none",
-    "<fate>_prompt_reward": "mean reward of the prompts of trajectories with a fate: low for difficult prompts",
+    "<fate>_prompt_reward": "mean reward of the scored samples of the same prompt, for trajectories with a fate: low "
+    "for difficult prompts",
     "bias_tokens": "mean response tokens of the kept trajectories minus the mean of all trajectories since the last "
     "step",
     "bias_turns": "the same for turns",

@@ -71,7 +71,7 @@ def secret(variable: str, *, key: str = "api_key_env") -> str:
     if not (value.isascii() and value.isprintable()):
         raise ConfigError(
             key,
-            f"the environment variable {variable} has characters that an API key cannot have",
+            f"the environment variable {variable} contains characters that an API key cannot contain",
             "Export only the key",
         )
     return value
@@ -139,7 +139,7 @@ class Redactor:
 
 
 def _forms(value: str) -> set[str]:
-    """Return the forms in which a server may repeat `value`."""
+    """Return the forms in which a server may echo `value`."""
     if len(value) < SHORTEST_SECRET:
         return set()
     encoded = base64.b64encode(value.encode("utf-8", "surrogateescape")).decode()

@@ -113,7 +113,8 @@ def remax_baselines(case: RunCase) -> Errors:
     """ReMax gets its baselines, which verl's v1 trainer does not compute for its own estimator."""
     estimator, manager = case.get(values.ESTIMATOR), "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
     if estimator == "remax":
-        yield ConfigError(values.ESTIMATOR, "verl's v1 trainer gives 'remax' no baselines", "Use algo=remax")
+        problem = "verl's v1 trainer computes no baselines for its own 'remax' estimator"
+        yield ConfigError(values.ESTIMATOR, problem, "Use algo=remax, which selects agent_rl's estimator")
     elif estimator == remax.ESTIMATOR and case.get(manager) != remax.MANAGER:
         yield ConfigError(values.ESTIMATOR, f"{estimator!r} needs its agent loop manager", "Use algo=remax")
     elif estimator == remax.ESTIMATOR and _has_late_model(case):

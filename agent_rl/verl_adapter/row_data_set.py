@@ -47,7 +47,7 @@ class RowDataSet(RLHFDataset):
                 rows.append(self._converted(row))
                 for change in {*changes} - known_changes:
                     known_changes.add(change)
-                    logger.warning("rows are read in another shape: %s", change)
+                    logger.warning("rows are converted to the expected format: %s", change)
             return {name: [row.get(name) for row in rows] for name in columns}
 
         return super().maybe_filter_out_long_prompts(dataframe.with_transform(read))

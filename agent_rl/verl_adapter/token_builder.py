@@ -18,7 +18,7 @@ class TemplateBuilder(ContinuousTokenBuilder):
     """The builder for text.
 
     Args:
-        template: the chat template, shared by all conversations of a worker for its cache.
+        template: the chat template; all conversations of a worker share it, so that they share its cache.
     """
 
     def __init__(self, template: ChatTemplate) -> None:

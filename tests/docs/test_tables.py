@@ -1,4 +1,4 @@
-"""The tables that are written by hand name what the package has, all of it."""
+"""The tables that are written by hand name everything that the package contains."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""LoRA on a CPU, stopped after two steps and continued: what is trained, what the engine has, what is kept.
+"""LoRA on a CPU, stopped after two steps and continued: what is trained, served by the engine and kept.
 
 The reward is that of verl's reward model under our manager.
 """

@@ -243,7 +243,7 @@ def _shown(figures: Any) -> str:
 
 
 def _doctor(found: Any) -> dict[str, Any]:
-    """What the doctor has against this machine."""
+    """The doctor's problems and warnings about this machine."""
     findings = (found or {}).get("findings", [])
     return {
         each["subject"]: each["text"].replace("|", "/") for each in findings if each["status"] in ("problem", "warning")

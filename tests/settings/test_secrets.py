@@ -45,7 +45,7 @@ def test_a_variable_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ConfigError, match=r"auth\.env: the environment variable MY_KEY is not set\. Export it"):
         secret("MY_KEY", key="auth.env")
     monkeypatch.setenv("MY_KEY", "hidden\u2026")
-    with pytest.raises(ConfigError, match="MY_KEY has characters") as caught:
+    with pytest.raises(ConfigError, match="MY_KEY contains characters") as caught:
         secret("MY_KEY")
     assert "hidden" not in str(caught.value)
 

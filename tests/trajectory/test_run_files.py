@@ -1,4 +1,4 @@
-"""How a run stands, from what it has written."""
+"""A run's progress, read from the files that it wrote."""
 
 from __future__ import annotations
 

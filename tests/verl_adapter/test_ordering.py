@@ -197,7 +197,7 @@ def test_files_are_checked_before_ray_starts(trainer: Any) -> None:
 
 
 class Queue:
-    """What TransferQueue has of two groups, one of them with a trajectory of two sequences."""
+    """TransferQueue's entries for two groups, one of them with a trajectory of two sequences."""
 
     def __init__(self, **reported: float) -> None:
         self.rows = {"u": 3, "v": 5}

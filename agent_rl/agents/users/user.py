@@ -72,7 +72,8 @@ class User(ABC):
     async def resume(self, opening: str, exchanges: Sequence[tuple[str, Reply]]) -> None:
         """Continue a recorded conversation instead of `start`, for `agent-rl fork`.
 
-        `exchanges` contains the agent's messages with their replies; a class without this method cannot continue any.
+        `opening` is the first message; `exchanges` contains each message of the agent with the user's reply. A class
+        of your own needs this method to continue from recorded replies.
         """
         if exchanges:
             remedy = "Define resume(opening, exchanges) in the class"

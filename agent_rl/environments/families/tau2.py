@@ -2,9 +2,9 @@
 
 Without a user, the prompt is the ticket or the user's scenario, and the agent's first message ends the episode; in
 telecom the agent also has the user's tools (tau2's solo mode). `tau2:retail+user`, `tau2:airline+user` and
-`tau2:mock+user` have rows for a simulated user (`agent_rl.user_sim`), whose goal is the scenario. tau2's own evaluator
-judges the episode, without its checks by a model (`nl_assertions`). Tasks that begin in the middle of a conversation
-are left out.
+`tau2:mock+user` have rows for a simulated user (`agent_rl.user_sim`), who follows the row's scenario. tau2's own
+evaluator judges the episode, without its checks by a model (`nl_assertions`). Tasks that begin in the middle of a
+conversation are left out.
 
     python -m agent_rl.environments.install tau2
 """

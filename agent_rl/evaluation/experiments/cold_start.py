@@ -212,11 +212,11 @@ class ColdStart:
         batch, micro = self.settings.batch, self.settings.micro_batch
         if batch % self._devices:
             problem = f"{self._devices} devices (trainer.n_gpus_per_node) cannot share {batch} episodes"
-            raise ConfigError("agent_rl.cold_start.batch", problem, f"Set a multiple of {self._devices}")
+            raise ConfigError("agent_rl.cold_start.batch", problem, f"Set it to a multiple of {self._devices}")
         share = batch // self._devices
         if micro is not None and share % micro:
             problem = f"a device's {share} episodes of a batch cannot be divided by {micro}"
-            raise ConfigError("agent_rl.cold_start.micro_batch", problem, f"Set a divisor of {share}")
+            raise ConfigError("agent_rl.cold_start.micro_batch", problem, f"Set it to a divisor of {share}")
 
     def _first_model(self, rows: Sequence[Mapping[str, Any]]) -> Path:
         """Return the initial model: the base model, or random weights with a tokenizer for the world's episodes.

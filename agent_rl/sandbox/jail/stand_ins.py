@@ -190,7 +190,7 @@ class TestSide(Link):
         limit_s: limit of one call, in CPU seconds. The zygote ends a program that waits without using CPU time.
 
     Attributes:
-        problem: why the running test cannot judge, or why all further tests fail; None means no problem.
+        problem: why the current test cannot judge the program, or why all further tests fail; None means no problem.
         local: the row's classes, whose objects are recreated in the program.
     """
 
@@ -216,7 +216,7 @@ class TestSide(Link):
         self._pid = pid if type(pid) is int else -1
 
     def refuse(self, why: str) -> CannotCross:
-        """Record that the running test cannot judge the program; return the exception to raise."""
+        """Record that the current test cannot judge the program; return the exception to raise."""
         self.problem = self.problem or CannotCross(why)
         return CannotCross(why)
 

@@ -38,7 +38,7 @@ class Source:
 
 
 def find_sources(places: Sequence[str]) -> list[Source]:
-    """Return the files of records in folders or at file paths.
+    """Return the record files at the given paths; a folder stands for all record files in it.
 
     Raises:
         ConfigError: a path does not exist, or a folder contains no such file; the error names the path.

@@ -101,8 +101,8 @@ def test_published_rows_with_nothing_to_run_are_not_worked(retool, tmp_path):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["batch=3"], "cold_start.batch: 2 devices .* cannot share 3 episodes. Set a multiple of 2"),
-        (["batch=4", "micro_batch=3"], "micro_batch: a device's 2 episodes .* divided by 3. Set a divisor of 2"),
+        (["batch=3"], "cold_start.batch: 2 devices .* cannot share 3 episodes. Set it to a multiple of 2"),
+        (["batch=4", "micro_batch=3"], "micro_batch: a device's 2 episodes .* divided by 3. Set it to a divisor of 2"),
         (["batch=4"], "cold_start.batch: a batch has 4 episodes, but only 2 were run. Lower it, or raise .*_rows"),
     ],
 )

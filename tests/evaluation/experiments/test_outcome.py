@@ -1,4 +1,4 @@
-"""What a run has reached, read from its folder: also that of a run that was killed and went on."""
+"""The progress of a run, read from its folder, also for a run that was killed and resumed."""
 
 import json
 

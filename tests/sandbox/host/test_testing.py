@@ -222,7 +222,7 @@ UNKNOWN = {
     "an object of the tests": "class A: pass\ndef test(): assert same(A()) is None",
     "a class that derives from the program's": "class B(Cart): pass\ndef test(): assert B([1]).total() == 1",
     "another input": "import io, sys\ndef test():\n    sys.stdin = io.StringIO('1')\n    assert same(1) == 1",
-    "what pytest alone has": "import pytest\ndef test():\n    with pytest.warns(UserWarning): same(1)",
+    "a function that only pytest defines": "import pytest\ndef test():\n    with pytest.warns(UserWarning): same(1)",
     "a package that is not there": "import no_such_package\ndef test(): assert same(1) == 1",
     "no test": "x = 1",
     "what an object would see": "def test(): assert Cart([1]) == [1]",

@@ -39,7 +39,7 @@ def files(case: Case) -> Iterator[Finding]:
             if file.error is not None:
                 yield problem(f"{path}: {file.error.problem}", file.error.remedy, key)
             elif file.changes:
-                text = f"{path}: rows are read in another shape: {'; '.join(file.changes)}"
+                text = f"{path}: rows are converted to the expected format: {'; '.join(file.changes)}"
                 yield warning(text, "Check the result, or convert the file with agent-rl data convert", key)
         for file in existing[1:]:
             if differing := differences(existing[0], file):

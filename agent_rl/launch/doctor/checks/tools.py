@@ -49,7 +49,7 @@ def tool_file(case: Case) -> Iterator[Finding]:
 
 @check("tools")
 def environments(case: Case) -> None:
-    """The environments of the run work in a trial, and all samples of a row begin alike."""
+    """The environments of the run work in a trial, and all samples of a row start from the same state."""
     for name, target in case.settings.environments.items():
         try_out(load_environment(name, target))
 

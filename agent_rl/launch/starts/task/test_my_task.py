@@ -1,4 +1,4 @@
-"""The task, played by hand: `pytest my_task`."""
+"""Tests of the task and its expert; run them with `pytest my_task`."""
 
 from pathlib import Path
 

@@ -25,5 +25,5 @@ class MyTool(Tool):
         """Return the price; the arguments match the schema, because all other calls have already been rejected."""
         price = PRICES.get(arguments["item"].lower())
         if price is None:
-            raise ToolError(f"No price is known. Items: {', '.join(PRICES)}.")  # the policy reads it, and continues
+            raise ToolError(f"Unknown item. Known items: {', '.join(PRICES)}.")  # the policy reads it, and continues
         return f"{price} dollars"

@@ -18,5 +18,5 @@ def test_a_price() -> None:
 
 
 def test_mistakes_are_told_to_the_policy() -> None:
-    assert "Items: apple, bread" in ask(item="gold").text
+    assert "Known items: apple, bread" in ask(item="gold").text
     assert ask(thing="bread").status is ToolStatus.INVALID_ARGUMENTS
