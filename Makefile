@@ -53,12 +53,13 @@ test-shuffled: $(VENV)/.dev ## the unit tests in random order; SEED= repeats one
 test-costs: check ## all tests, and their CPU-seconds as the new budget in tests/README.md
 	$(COSTS) --write $(PARALLEL)
 
-check: $(VENV)/.dev ## format, lint, types, declared imports, receipts that fit their recipes, plain words
+check: $(VENV)/.dev ## format, lint, types, declared imports, receipts and published results that fit their recipes, plain words
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(PY) -m deptry . --no-ansi
 	VERL_PLATFORM=cpu $(VENV)/bin/agent-rl experiment --check
+	$(PY) docs/published.py --check
 	$(PY) -m tests.support.words
 
 coverage: $(VENV)/.dev ## the share of the package's lines that the unit tests run

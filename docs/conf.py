@@ -113,13 +113,13 @@ CONTENTS = {
             "certificates",
             "turn_credit",
             "python",
-            "receipts",
             "gpu_node",
         )
     ],
     "More": [
         "docs/symptoms",
         "docs/comparison",
+        "docs/results",
         "docs/glossary",
         "docs/templates",
         "docs/limits",

@@ -1,5 +1,5 @@
 """Generates pages from the package: docs/reference/ (settings, commands, built-in parts and so on),
-guides/migration.md, and the reward in the README of each recipe.
+guides/migration.md, results.md, and in the README of each recipe the reward and the published results.
 
     python docs/references.py            # writes the pages, as make docs does
     python docs/references.py --check    # exits with 1 if a page is stale
@@ -476,39 +476,6 @@ def page_with_address(name: str) -> str:
     return with_address((FOLDER / name).read_text())
 
 
-def receipts_page() -> str:
-    """Return the page of the success before and after training, for each recipe with a receipt."""
-    rows = [
-        _receipt_row(f"[{recipe}](../../recipes/{recipe}/README.md)", name, run, receipt["policies"])
-        for recipe, receipt in _receipts()
-        for name, run in receipt["runs"].items()
-    ]
-    columns = ("recipe", "run", "before", "after", "gain", "steps", "s", "oracle", "baseline", "random")
-    return "\n".join([
-        f"""{NOTE}
-# Receipts
-
-Results of the recipes on a CPU: success on held-out rows before and after training, with 95 % intervals, next to the
-world's own policies: its solver, the best policy without a necessary part (mostly the tool), and one that guesses.
-Each line is a run of `agent-rl experiment`, whose receipt is in `recipes/<name>/results`
-([what it is](../guides/recipes.md#receipts)).
-""",
-        _markdown(columns, rows),
-    ])  # fmt: skip
-
-
-def _receipts() -> list[tuple[str, Any]]:
-    files = sorted(ROOT.glob("recipes/*/results/receipt.json"))
-    return [(file.parents[1].name, json.loads(file.read_text())) for file in files]
-
-
-def _receipt_row(recipe: str, name: str, run: Mapping[str, Any], policies: Mapping[str, float]) -> tuple[str, ...]:
-    success = (_interval(run[key]) for key in ("before", "after", "gain"))
-    baseline = max(value for policy, value in policies.items() if policy not in ("oracle", "random"))
-    others = (f"{value:.2f}" for value in (policies["oracle"], baseline, policies["random"]))
-    return (recipe, name, *success, str(run["steps"]), f"{run['training_seconds']:.0f}", *others)
-
-
 SYMPTOM_MARKS = ("<!-- The symptoms, by make docs: do not edit. -->", "<!-- The end of the symptoms. -->")
 
 
@@ -526,18 +493,14 @@ REWARD = ("<!-- The reward, by make docs: do not edit. -->", "<!-- The end of th
 
 
 def recipe_page(name: str) -> str:
-    """Return the README of a recipe, with the formula of its reward between two comments."""
+    """Return the README of a recipe, with its reward and the published results, each between two comments."""
     page, (start, end) = (ROOT / "recipes" / name / "README.md").read_text(encoding="utf-8"), REWARD
     (formula,) = formulas(Case(config=compose(f"recipes/{name}")).reward).values()
     block = f"{start}\n```text\n{formula}\n```\n{end}"
     text, count = re.subn(f"{re.escape(start)}.*?{re.escape(end)}", lambda _: block, page, flags=re.DOTALL)
     if count != 1:
         sys.exit(f"recipes/{name}/README.md: {start!r} and {end!r} must each occur once")
-    return text
-
-
-def _interval(estimate: Mapping[str, float]) -> str:
-    return f"{estimate['mean']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
+    return str(runpy.run_path(str(FOLDER / "published.py"))["with_results"](text, name))
 
 
 def certificates_page() -> str:
@@ -585,8 +548,9 @@ The cold-started model of `recipes/text_world` played {table["prompts"]} househo
 `agent-rl fork` estimated the value of every turn from {table["episodes_per_turn"]} episodes, twice and independently.
 What a turn was worth is the difference between the values after and before it. The table shows the correlation of
 this difference with the turn's advantage, as the trainer computes it: over all turns, and after subtracting the mean
-of the trajectory from both, which leaves only the credit within trajectories. The correlation between the two
-independent estimates is the ceiling: their noise hides the rest. Intervals (95%) come from resampling trajectories."""
+of the trajectory from both, which leaves only the credit within trajectories. The square root of the correlation
+between the two independent estimates is the ceiling: a perfect predictor would reach it. Intervals (95%) come from
+resampling trajectories."""
     ]
     titles = {"outcome": "The recipe's reward", "turn rewards": "The same with 0.1 for seeing, taking and bringing"}
     for name, world in table["worlds"].items():
@@ -604,7 +568,7 @@ def _correlation(own: Mapping[str, float] | None) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "reference/receipts.md": receipts_page,
+    "results.md": _made_by("results_page.py", "results_page", NOTE, _markdown),
     "reference/certificates.md": certificates_page,
     "reference/turn_credit.md": turn_credit_page,
     "reference/settings.md": settings_page,

@@ -42,8 +42,8 @@ def main() -> None:
         _agent_rl("sft", RECIPE)
     worlds = {name: _world(OUT / name.replace(" ", "_"), words) for name, words in WORLDS.items()}
     settings = {"prompts": PROMPTS, "samples": SAMPLES, "episodes_per_turn": EPISODES}
-    known = {"hashes": hashes(RECIPE), "machine": machine(Path(MODEL))}
-    table = {"command": "make credit", **settings, **known, "worlds": worlds}
+    source = {"hashes": hashes(RECIPE), "machine": machine(Path(MODEL))}
+    table = {"command": "make credit", **settings, **source, "worlds": worlds}
     PAGE.write_text(json.dumps(table, indent=2) + "\n")
 
 
@@ -72,7 +72,7 @@ def _world(folder: Path, words: Sequence[str]) -> dict[str, Any]:
     return {
         "rewards": [own["reward"] for own in estimates[0]["trajectories"]],
         "turns": sum(map(len, worth[0])),
-        "ceiling": _correlations(lambda one, two: _pearson(one, two), worth),
+        "ceiling": _correlations(lambda one, two: max(_pearson(one, two), 0.0) ** 0.5, worth),
         "algorithms": {name: _correlations(_mean_correlation, [own, *worth]) for name, own in methods.items()},
         "of": estimates[0]["of"],
     }

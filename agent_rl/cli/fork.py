@@ -15,7 +15,7 @@ from agent_rl.cli.eval import opened, run_missing, split_run, task_as
 app = typer.Typer(rich_help_panel="look", add_completion=False)
 
 DEFAULTS = ("policy=sglang", "sampling.temperature=1", "sampling.top_p=1", "sampling.top_k=null")
-"""Settings unless the command line sets them: turns are sampled as in training."""
+"""Settings unless the command line sets them: turns are sampled from the policy's own distribution."""
 LINE = "{:>12} {:>5}  {:<20} {:>26} {:>11}"
 
 
@@ -50,10 +50,10 @@ def fork(
     same command resumes. The folder contains trajectories.jsonl and values.json.
 
     --json: `trajectories` (each: `id`, `reward`, and `turns` with `turn`, `calls`, `value`, `low`, `high`, `episodes`
-    and `difference`), `unscored` (a number), `of` (model, versions, hashes) and `folder`.
+    and `difference`), `unscored` (numbers by error), `of` (model, versions, hashes) and `folder`.
     """
     from agent_rl.evaluation.fork import ForkEvaluation, recordings_of, values, write_rows
-    from agent_rl.evaluation.summary import cell
+    from agent_rl.evaluation.summary import cell, summarize
     from agent_rl.trajectory.trace.files import trace_of
 
     path = trace_of(source)
@@ -62,10 +62,11 @@ def fork(
     if run is None and recipe is None and path.with_name("run.json").is_file():
         run = path.parent
     run, recipe = task_as(run, recipe, has_model=model is not None)
-    folder = out or Path("outputs/fork") / "_".join([path.parent.name, *(id or [f"first_{first}"]), "turn", turn])
+    name = "_".join([path.resolve().parent.name, *(id or [f"first_{first or 1}"]), "turn", turn])
+    folder = out or Path("outputs/fork") / name
     rows = folder / "rows.draft.parquet"
     write_rows(recordings, rows)
-    flags: dict[str, Any] = {"data": str(rows), "n": n, **({} if model is None else {"model": model})}
+    flags: dict[str, Any] = {"data": str(rows), "n": n, "limit": None, **({} if model is None else {"model": model})}
     keys = {word.partition("=")[0] for word in overrides}
     overrides += [word for word in DEFAULTS if word.partition("=")[0] not in keys]
     evaluation, ledger = opened(flags, run, recipe, overrides, folder)
@@ -77,7 +78,7 @@ def fork(
             raise KeyboardInterrupt(f"the finished episodes are kept in {folder}") from None
         records = ledger.read().values()
         trajectories = values(recordings, records)
-        unscored = sum(record.error is not None for record in records)
+        unscored = summarize(records, rows=len(recordings), n=n)["unscored"]
         result = {"trajectories": trajectories, "unscored": unscored, "of": ledger.about()}
     (folder / "values.json").write_text(json.dumps(result, indent=2) + "\n")
     if as_json:
@@ -87,4 +88,6 @@ def fork(
         difference = "-" if each["difference"] is None else f"{each['difference']:+.3f}"
         value = cell({"mean": each["value"], **each})
         print(LINE.format(name[-12:], each["turn"], ", ".join(each["calls"])[:20] or "-", value, difference))
-    print(f"{len(records):,} episodes, {unscored} unscored. {folder}/values.json")
+    print(f"{len(records):,} episodes. {folder}/values.json")
+    for error, count in unscored.items():
+        print(f"{count:,} unscored: {error}")

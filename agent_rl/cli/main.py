@@ -46,12 +46,11 @@ KEPT = "\\b\n"
 """The marker at the start of a help paragraph whose line breaks are kept."""
 
 HELP = """
-Train LLM agents that use tools. Usage: agent-rl COMMAND ...
+Train LLM agents that use tools. Usage: agent-rl COMMAND ... [--help] [--json]
 
 {commands}
   --version, --debug     Print the version; show the traceback of an error.
   --install-completion   Complete commands, recipes and agents in the shell.
-agent-rl COMMAND --help shows more. --json prints a machine-readable result.
 Exit codes: 0 success; 1 problem or failure; 2 wrong usage; 130 interrupted.
 """
 

@@ -19,6 +19,7 @@ from agent_rl.cli._arguments import (
     keys_with_model,
     names_a_model,
     print_json,
+    print_result,
     stdout,
     with_additions,
 )
@@ -44,6 +45,9 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the composed configuration without starting a run")
     ] = False,
+    predict: Annotated[
+        str | None, typer.Option(help="Folder of a run of the CPU version: predict this run without starting it")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every line of the run's log")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON per step, and one at the end")
@@ -78,15 +82,19 @@ def train(
 
     Ctrl-C or SIGTERM ends the run after the current step and saves it; a second signal ends the run at once.
 
+    --predict prints what can be known before a GPU is rented, each value with its basis: turns, tokens, truncated
+    episodes and groups with a signal from a run, memory from the doctor, hours from a published run.
+
     With --json, a step is {event, step, of, metrics}; the end is {event, status, exit_code, step, seconds, folder,
     log}, plus checkpoint and command if the run was stopped, or error if it failed or was aborted. With --dry-run it
-    is {configuration}.
+    is {configuration}, and with --predict {predictions}.
 
     Exit codes: 0 trained to the end; 75 ended early and saved, the same command resumes; 2 unusable configuration or
     path; 129, 130, 143 ended at once by SIGHUP, SIGINT, SIGTERM; any other: the trainer failed.
     """
     from agent_rl.cpu import switch as cpu
     from agent_rl.evaluation.experiments.cold_start import ColdStart
+    from agent_rl.evaluation.prediction import predict as predicted
     from agent_rl.launch.stopping import STOPPED
     from agent_rl.launch.task import is_task
     from agent_rl.launch.training import train as run
@@ -95,6 +103,11 @@ def train(
     keys = keys_with_model(recipe, overrides, model)
     starts_small = is_task(recipe) and cpu.is_selected() and not names_a_model(keys)
     start = ColdStart(recipe, keys) if starts_small else None  # refuses a bad expert
+    if predict is not None:
+        predictions = [prediction._asdict() for prediction in predicted(recipe, keys, predict)]
+        lines = (f"{each['quantity']:22} {each['value']}  ({each['basis']})" for each in predictions)
+        print_result({"predictions": predictions}, as_json, *lines)
+        return
     if dry_run:
         raise typer.Exit(_show_composed(recipe, keys, script, as_json))
     if start is not None:

@@ -20,6 +20,7 @@ from agent_rl.evaluation.ledger import Record
 from agent_rl.evaluation.runner import Evaluation
 from agent_rl.trajectory import trace
 from agent_rl.trajectory.estimates import estimate_mean
+from agent_rl.trajectory.exports.records import select
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class ForkEvaluation(Evaluation):
         if base.settings.policy == "chat":
             problem = "a chat endpoint renders the conversation again, so it cannot continue with exactly its tokens"
             raise ConfigError("policy", problem, "Use policy=sglang, vllm or local")
-        for recording in recordings:
+        for recording, row in zip(recordings, base.rows, strict=True):
             recording.require_repeatable(base.specs)
-            agent = recording.trajectory.agent
+            agent = base.agent(row)
             loop = type(base.loop(agent))
             if (loop.run_row, loop.converse) != (EpisodeLoop.run_row, EpisodeLoop.converse):
                 problem = f"{agent!r} runs its episodes with its own code, whose state cannot be restored"
@@ -64,9 +65,10 @@ def recordings_of(path: Path, turns: str, ids: Sequence[str], first: int | None)
         first: maximum number of trajectories; None: all `ids`, or the only trajectory.
 
     Raises:
-        ConfigError: a trajectory or a turn does not exist, is not chosen uniquely, or cannot be restored.
+        ConfigError: the file is not a trace, or a trajectory or a turn does not exist, is not chosen uniquely, or
+            cannot be restored.
     """
-    known, reader = {each.id: each for each in trace.read(path, torn="skip")}, trace.TokenReader(path)
+    known, reader = {each.id: each for each in select(path)}, trace.TokenReader(path)
     if missing := [id for id in ids if id not in known]:
         raise ConfigError("--id", f"{path} has no trajectory {missing[0]!r}", "`agent-rl view` shows the ids")
     chosen = list(dict.fromkeys(ids)) or [id for id, each in known.items() if each.score and reader.read(id)]
@@ -86,10 +88,11 @@ def recordings_of(path: Path, turns: str, ids: Sequence[str], first: int | None)
 
 def _numbers(turns: str, length: int) -> range:
     """Return the chosen turns of a trajectory with `length` turns."""
-    first, _, last = (f"1-{length}" if turns == "all" else turns).partition("-")
-    if not (first + last).isdecimal() or int(first) > int(last or first):
+    first, dash, last = (f"1-{length}" if turns == "all" else turns).partition("-")
+    last = last if dash else first
+    if not (first.isdecimal() and last.isdecimal()) or int(first) > int(last):
         raise ConfigError("--turn", f"{turns!r} is not a turn", "Write a number, a range such as 2-5, or all")
-    return range(int(first), int(last or first) + 1)
+    return range(int(first), int(last) + 1)
 
 
 def write_rows(recordings: Iterable[Recording], path: Path) -> None:

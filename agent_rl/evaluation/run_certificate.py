@@ -78,32 +78,34 @@ def certify_run(
         ConfigError: a file or an option is wrong.
     """
     about = _about(path) if path.is_dir() else {"configuration": {}}
-    configuration, is_resumed = about["configuration"], len(about.get("started", ())) > 1
+    configuration = about["configuration"]
     keys, settings = dict(leaves(configuration)), AgentRLSettings.from_config(configuration)
-    samples = list(read_run(path, keys, is_resumed) if path.is_dir() else read_dump(path))
+    samples = list(read_run(path, keys, about.get("started", ())) if path.is_dir() else read_dump(path))
     if not samples:
         raise ConfigError(str(path), "it contains no trajectory of training", "Pass a run with a trace, or a dump")
+    are_own = not weights
     weights = weights or _weights(path, keys, {row.step for sample in samples for row in sample.rows})
     model = tokenizer or keys.get("actor_rollout_ref.model.path") or next(iter(weights.values()), None)
     word, algorithm = _algorithm(keys, configuration, algo)
     is_cut = keys.get("actor_rollout_ref.rollout.top_p", 1) < 1 or keys.get("actor_rollout_ref.rollout.top_k", -1) > 0
+    is_cut |= any(each.trajectory.info.get("truncated") for each in samples)
     evidence: dict[float, Any] = {}
     return [
         _line("tokens", "masks and batches", checks.check_tokens(samples, settings)),
         _line("masks", f"the chat template of {model}", checks.check_masks(samples, _chat(keys, configuration, model))),
         _line("images", "placeholders in the tokens", checks.check_images(samples, _image_token(model))),
-        _line("log-probs", "weights of the step", checks.check_log_probs(samples, weights, evidence)),
+        _line("log-probs", "weights of the step", checks.check_log_probs(samples, weights, evidence), are_own),
         _line("sampling", "likelihoods at other temperatures", checks.check_sampling(evidence, is_cut)),
         _line("rewards", "components, weights and prompts", checks.check_rewards(samples, settings)),
         _line("advantages", "verl's estimator", checks.check_advantages(samples, settings, algorithm)),
         _estimator(word, keys),
         _line("dropped", "fates, sizes and rewards", checks.check_dropped(samples)),
         _attack(samples, configuration, settings),
-        Line("replay", "hash of the weights", "the run was not trained again from its trace"),
     ]
 
 
-def _line(check: str, source: str, found: checks.Found) -> Line:
+def _line(check: str, source: str, found: checks.Found, are_own: bool = False) -> Line:
+    """Return a check's line; `are_own`: it reads files of the run, and if these are damaged, it is not checked."""
     problems = []
     try:
         while True:
@@ -112,6 +114,10 @@ def _line(check: str, source: str, found: checks.Found) -> Line:
         text, status = str(end.value), "ok"
     except checks.NotCheckedError as error:
         text, status = str(error), "not checked"
+    except ConfigError as error:
+        if not are_own:
+            raise
+        text, status = error.problem, "not checked"
     text = f"{len(problems):,} problems; {text}" if len(problems) > EXAMPLES else text
     return Line(check, source, text, "problem" if problems else status, problems[:EXAMPLES])
 
@@ -191,10 +197,15 @@ def _estimator(word: str, keys: Mapping[str, Any]) -> Line:
 
 
 def _attack(samples: Sequence[StoredSample], configuration: Mapping[str, Any], settings: AgentRLSettings) -> Line:
-    """Attack the run's reward, unless it uses a service, whose answers may cost money."""
+    """Attack the run's reward, unless it uses a service, whose answers may cost money.
+
+    Whether a custom `compute_score` calls a service is not known: it is called for each trajectory and each attack.
+    """
     source, scored = "agent-rl reward attack", [each.trajectory for each in samples if each.trajectory.score][:ATTACKED]
     if not configuration:
         return Line("reward", source, "a dump does not contain its reward")
+    if not scored:
+        return Line("reward", source, "no trajectory has a score")
     function, limit = configuration["reward"]["custom_reward_function"], configuration["data"]["max_response_length"]
     try:
         reward = configured_reward(settings.reward, function, max_response_tokens=limit)
@@ -214,5 +225,5 @@ def _attack(samples: Sequence[StoredSample], configuration: Mapping[str, Any], s
     except AgentRLError as error:
         return Line("reward", source, f"it raised an error ({error})")
     raised = [f"{name}: {own['purpose']}" for name, own in attacks.items() if own["example"] is not None]
-    text = f"{len(attacks)} attacks on {len(scored)} trajectories, {len(raised)} of which raise the reward"
+    text = f"{len(attacks)} attacks on {len(scored)} trajectories, {len(raised)} of which raise or escape the reward"
     return Line("reward", source, text, "problem" if raised else "ok", raised[:EXAMPLES])

@@ -6,6 +6,7 @@ Each check is a generator over the samples, which yields the problems and return
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -28,6 +29,7 @@ FAR, STALE = 0.05, 0.02
 """Mean differences of log-probs above which they are not those of the weights, or may be those of earlier weights."""
 CHANCE = 1e-6
 """Largest chance of a false alarm about the temperature."""
+NO_TOKENS = "no tokens were stored: set agent_rl.trace.tokens=true"
 
 
 class NotCheckedError(Exception):
@@ -50,9 +52,10 @@ def check_tokens(samples: Iterable[StoredSample], settings: AgentRLSettings) -> 
             yield f"{sample.id}: {masked} tokens have mask 1, {sampled} were sampled"
         elif (place := _first_difference(sample)) is not None:
             yield f"{sample.id}: sampled token {place} is another one in the training sequences"
-        for number in range(max([len(sequences), *(number + 1 for number in updates)])) if sample.rows else ():
-            should = number < len(sequences) and any(sequences[number].mask)
-            if updates[number] > 1 or updates[number] < should:
+        if any(number >= len(sequences) for number in updates):
+            yield f"{sample.id}: it is trained on, but its tokens are not stored"
+        for number in range(len(sequences)) if sample.rows else ():
+            if updates[number] > 1 or updates[number] < any(sequences[number].mask):
                 yield f"{sample.id}: sequence {number} is in {updates[number]} updates"
     if not any_rows:
         raise NotCheckedError("no batches were stored: set agent_rl.trace.tokens=true")
@@ -75,12 +78,12 @@ def check_masks(samples: Iterable[StoredSample], chat: Any) -> Found:
     turns, template = 0, template_of(chat.tokenizer)
 
     @lru_cache(maxsize=4096)
-    def following(last: int, tool: bool) -> list[int]:
+    def following(last: int, tool: bool) -> list[int] | None:
         """Return the tokens between a turn, by its last token, and the text of the message that answers it."""
         try:
             merged = chat.builder.merge_context_tokens([], [RESULT if tool else USER], [last])
         except Exception:  # noqa: BLE001 - a template may reject a role with any error; the other role remains
-            return [-1]
+            return None
         return list(merged.token_ids[1 : 2 + len(merged.inserted_token_ids)])
 
     for sample in samples:
@@ -90,10 +93,13 @@ def check_masks(samples: Iterable[StoredSample], chat: Any) -> Found:
                 yield f"{sample.id}, turn {audit.turn}: {problem}"
         for own in chain.from_iterable(map(stretches_of, sample.sequences)):
             after = own.sequence["response_ids"][own.end :]
-            expected = [following(own.ids[-1], tool) for tool in (False, True)] if own.ids and after else [[]]
+            both = [following(own.ids[-1], tool) for tool in (False, True)] if own.ids and after else []
+            expected = [ids for ids in both if ids is not None] or [[]]
             if hasattr(chat.builder, "template") and not any(ids == after[: len(ids)] for ids in expected):
                 texts = (template.decode(ids) for ids in (after[: len(expected[0])], expected[0]))
                 yield "{}: {!r} follows a turn instead of {!r}".format(sample.id, *texts)
+    if not turns:
+        raise NotCheckedError(NO_TOKENS)
     return f"{turns:,} turns, their log-probs, and what follows them"
 
 
@@ -147,7 +153,9 @@ def check_log_probs(samples: Iterable[StoredSample], weights: Mapping[int, str],
         mean, usual = every.mean(), np.quantile(every, 0.95)
         texts.append(f"{mean:.2g} over {len(every):,} tokens of step {step} ({weights.get(step, weights.get(0))})")
         other = np.concatenate(earlier[step]).mean() if earlier[step] else np.inf
-        if mean > max(STALE, 3 * other):
+        if not np.isfinite(mean):
+            yield f"step {step}: the mean difference is {mean:g}"
+        elif mean > max(STALE, 3 * other):
             yield f"step {step}: they fit earlier weights better, with a mean difference of {other:.2g}, not {mean:.2g}"
         elif mean > FAR:
             yield f"step {step}: the weights give log-probs that differ by {mean:.2g} on average"
@@ -167,12 +175,15 @@ def check_sampling(evidence: Mapping[float, Any], truncates: bool) -> Found:
     """The tokens were sampled at the requested temperature.
 
     If they were, the mean likelihood ratio of other temperatures exceeds x with a probability of at most 1/x (Markov's
-    inequality), whatever the number of tokens.
+    inequality), whatever the number of tokens. This requires that the model given is the one that sampled, and that
+    whether a trajectory is stored does not depend on its tokens.
     """
     if truncates or not evidence:
         raise NotCheckedError("top_p or top_k cuts samples off" if truncates else "no log-probs were computed again")
     for temperature, ratios in evidence.items():
         strength = np.logaddexp.reduce(ratios) - np.log(len(ratios))
+        if not np.isfinite(strength):
+            raise NotCheckedError("the model's log-probs are not finite")
         if strength > -np.log(CHANCE):
             factor = FACTORS[int(np.argmax(ratios))]
             yield f"temperature {factor * temperature:g} explains the tokens e^{strength:.0f} times better"
@@ -193,10 +204,12 @@ def check_rewards(samples: Iterable[StoredSample], settings: AgentRLSettings) ->
         if sample.rows and (score is None or error):
             yield f"{sample.id}: it is trained on, but has no score ({error or 'no reason is stored'})"
         scored += score is not None
-        if score is not None and score.weights and is_sum:
+        if score is not None and not math.isfinite(score.total):
+            yield f"{sample.id}: the reward is {score.total:g}"
+        elif score is not None and score.weights and is_sum:
             compared += 1
             total = sum(weight * score.components.get(name, 0.0) for name, weight in score.weights.items())
-            if abs(total - score.total) > 1e-6 * max(1.0, abs(total)):
+            if not abs(total - score.total) <= 1e-6 * max(1.0, abs(score.total)):
                 yield f"{sample.id}: the reward is {score.total:g}, its components give {total:g}"
     return f"{scored:,} rewards, {compared:,} with components and weights, and the prompts of {len(prompts):,} groups"
 
@@ -222,12 +235,14 @@ def check_advantages(samples: Sequence[StoredSample], settings: AgentRLSettings,
             record = turn_record(own, sample.trajectory, settings.gigpo)
             stored = StoredRow(f"{sample.id}_{row.sequence}", score.total, own.mask, record)
             batches[row.step, row.update].append((sample.id, row.advantage, stored))
+    if not batches:
+        raise NotCheckedError(NO_TOKENS)
     for batch in batches.values():
         expected = stored_advantages([stored for *_, stored in batch], algorithm, settings.gigpo)
         for (id, advantage, stored), values in zip(batch, expected, strict=True):
             each = advantage if isinstance(advantage, list) else [advantage] * len(values)
             pairs = [(a, b) for a, b, mask in zip(each, values, stored.mask, strict=False) if mask]
-            if wrong := next((pair for pair in pairs if abs(pair[0] - pair[1]) > 1e-3 * max(1, abs(pair[1]))), None):
+            if wrong := next((own for own in pairs if not abs(own[0] - own[1]) <= 1e-3 * max(1, abs(own[1]))), None):
                 yield f"{id}: the advantage is {wrong[0]:.4g}, the rewards of its group give {wrong[1]:.4g}"
     return f"{sum(map(len, batches.values())):,} rows of {len(batches):,} updates ({algorithm.adv_estimator})"
 
@@ -239,7 +254,7 @@ def check_dropped(samples: Sequence[StoredSample]) -> Found:
     for sample in samples:
         own = sample.trajectory
         tokens = sum(len(each["response_ids"]) for each in sample.sequences) or own.response_tokens
-        reward = own.score.total if own.score else None
+        reward = own.score.total if own.score and math.isfinite(own.score.total) else None
         fates.append(SampleFate(sample.fate, tokens, len(own.turns), sample.group, reward))
     bias = selection_bias(fates)
     parts = [f"{own['share']:.1%} {fate}" for fate, own in fate_means(fates).items() if own["share"]]

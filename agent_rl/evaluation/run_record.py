@@ -2,18 +2,20 @@
 
 A dump is a JSON lines file of trajectories (`Trajectory.to_json`) with these entries in `info`: `step`, `tokens`
 (`Tokens`), `rows` (a list of `TrainedRow`; empty: not trained on), and if known `sampled_ids` (the token ids of each
-turn as the engine returned them), `dropped` (why no update trained on it) and `temperature` (1 unless it is given).
+turn as the engine returned them), `dropped` (why no update trained on it), `temperature` (1 unless it is given) and
+`truncated` (whether top_p or top_k was on).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter
+from pydantic import PositiveFloat, TypeAdapter
 
 from agent_rl.agents.policies.left_out import masked_sequences
 from agent_rl.agents.policies.token_policy import TrainingSequence
@@ -25,9 +27,13 @@ from agent_rl.trajectory.trace import TrainedRow
 from agent_rl.trajectory.trace.files import NAMES, trace_of
 from agent_rl.trajectory.trace.tables import split_of
 from agent_rl.verl_adapter.algorithms import remax
+from agent_rl.verl_adapter.stragglers import EndedEarlyError
+from agent_rl.verl_adapter.trained_samples import WITHOUT_GROUP
 
 UNEXPLAINED = "unexplained"
 """The fate of a scored trajectory that is in no batch without a reason."""
+UNUSED = "unused"
+"""The fate of a scored trajectory that was sampled after the last update, or in a step that a resumed run repeated."""
 
 
 class StoredSample(NamedTuple):
@@ -36,7 +42,7 @@ class StoredSample(NamedTuple):
     trajectory: Trajectory
     rows: list[TrainedRow]
     fate: str
-    """One of `FATES`, `UNEXPLAINED`, or another reason why no update trained on it."""
+    """One of `FATES`, `UNEXPLAINED`, `UNUSED`, or another reason why no update trained on it."""
     temperature: float
 
     @property
@@ -79,11 +85,12 @@ def read_dump(path: Path) -> Iterator[StoredSample]:
             own = Trajectory.from_json(line)
             own.info["tokens"] = _adapter(trace.Tokens).validate_python(own.info.get("tokens"))
             rows = _adapter(list[TrainedRow]).validate_python(own.info.get("rows"))
+            temperature = _adapter(PositiveFloat).validate_python(own.info.get("temperature", 1.0))
         except ValueError as error:
             problem = " ".join(str(error).split())
             raise ConfigError(f"{path}, line {number}", problem, "See docs/guides/algorithms.md") from error
         fate = "kept" if rows else "lost" if own.score is None else own.info.get("dropped", UNEXPLAINED)
-        yield StoredSample(own, rows, fate, float(own.info.get("temperature", 1.0)))
+        yield StoredSample(own, rows, fate, temperature)
 
 
 @cache
@@ -91,13 +98,13 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def read_run(folder: Path, keys: Mapping[str, Any], is_resumed: bool) -> Iterator[StoredSample]:
+def read_run(folder: Path, keys: Mapping[str, Any], started: Sequence[str]) -> Iterator[StoredSample]:
     """Yield the samples of a run, without those of validations.
 
     Args:
         folder: the run's folder.
         keys: its configuration by key.
-        is_resumed: whether the run was started more than once.
+        started: when it was started and resumed, as in its `run.json`.
 
     Raises:
         ConfigError: there is no trace, or it lacks a trajectory of a batch.
@@ -105,11 +112,7 @@ def read_run(folder: Path, keys: Mapping[str, Any], is_resumed: bool) -> Iterato
     path = keys.get("agent_rl.trace.path")
     file = trace_of(path if path and not (folder / NAMES[0]).is_file() else folder)
     every = list(trace.read_batches(file))
-    rows = defaultdict[str, list[TrainedRow]](list)
-    for batch in {(batch.step, batch.update): batch for batch in every}.values():  # a resumed run repeats steps
-        for place, (name, advantage) in enumerate(zip(batch.names, batch.advantages, strict=True)):
-            id, _, sequence = name.rpartition("_")
-            rows[id].append(TrainedRow(batch.step, batch.update, place, int(sequence), advantage))
+    rows = trace.read_trained_rows(file)
     groups = {name.rsplit("_", 2)[0] for batch in every for name in batch.names}
     last = max((batch.step for batch in every), default=0)
     greedy = f"_{remax.GREEDY_SESSION}" if keys["algorithm.adv_estimator"] == remax.ESTIMATOR else " "
@@ -118,15 +121,23 @@ def read_run(folder: Path, keys: Mapping[str, Any], is_resumed: bool) -> Iterato
         for own in trace.read(file, torn="skip")
         if (own.id.rpartition("_")[0] in groups or split_of(own) == "train") and not own.id.endswith(greedy)
     ]
+    resumed = [datetime.strptime(each, "%Y-%m-%dT%H:%M:%S%z").timestamp() for each in started[1:]]
+
+    def attempt(own: Trajectory) -> tuple[int, int]:
+        return own.info.get("step") or 0, sum(own.ended >= time for time in resumed)
+
+    trained = {attempt(own) for own in sampled if own.id in rows}
     scored = Counter(own.id.rpartition("_")[0] for own in sampled if own.score)
     reader, temperature = trace.TokenReader(file), float(keys["actor_rollout_ref.rollout.temperature"])
     for own in sampled:
         if tokens := reader.read(own.id):
             own.info["tokens"] = {**tokens, "messages": []}  # `audit_trajectory` renders them again
         fate = "masked" if own.info.get(LEFT_OUT) else "kept" if own.id in rows else "lost"
+        if fate == "lost" and str(EndedEarlyError()) in (own.error or ""):
+            fate = "ended"
         if fate == "lost" and own.score is not None:
-            is_over = is_resumed or (own.info.get("step") or 0) > last
-            fate = "unused" if is_over else _reason(scored[own.id.rpartition("_")[0]], keys)
+            is_unused = attempt(own)[0] > last or (bool(resumed) and attempt(own) not in trained)
+            fate = UNUSED if is_unused else _reason(scored[own.id.rpartition("_")[0]], keys)
         yield StoredSample(own, rows.get(own.id, []), fate, temperature)
     missing = rows.keys() - {own.id for own in sampled}
     if missing:
@@ -136,7 +147,7 @@ def read_run(folder: Path, keys: Mapping[str, Any], is_resumed: bool) -> Iterato
 def _reason(scored: int, keys: Mapping[str, Any]) -> str:
     """Return why a scored trajectory is in no batch, from the scores in its group and the run's configuration."""
     estimator = keys["algorithm.adv_estimator"]
-    needs_group = estimator not in ("gae", "reinforce_plus_plus") and keys["actor_rollout_ref.rollout.n"] > 1
+    needs_group = estimator not in WITHOUT_GROUP and keys["actor_rollout_ref.rollout.n"] > 1
     if (scored < 2 and needs_group) or estimator == remax.ESTIMATOR:
         return "evicted"
     if keys["algorithm.filter_groups.enable"]:

@@ -200,7 +200,7 @@ async def _episode(evaluation: Evaluation, source: PolicySource, folder: Path, n
         seed = zlib.crc32(f"{seed}/{number}/{sample}".encode()) & 0x7FFFFFFF
     policy = source.policy(usage, seed, format)
     trajectory = await loop.run_row(columns(row, number, sample), policy, format)
-    kept = ("split", "index", "bug", "gateway", "program")
+    kept = ("split", "index", "state", "bug", "gateway", "program")
     trajectory.info = {
         "row": number,
         "sample": sample,

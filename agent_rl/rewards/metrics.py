@@ -63,7 +63,7 @@ OF_THE_REWARD = {
 OF_THE_STEP = {
     "unscored": "unscored trajectories since the last step, which do not enter training; validation is not counted",
     "kept_share": "share of the trajectories since the last step that are used in the update",
-    "masked_share": "share of the trajectories since the last step in whose batch no token is trained "
+    "masked_share": "share of the trajectories since the last step that are in a batch, but have no trained token "
     "(`agent_rl.mask_overlong`, `agent_rl.mask_void`); their rewards count in their groups",
     "lost_share": "share of the trajectories since the last step that failed",
     "ended_share": "share of the trajectories since the last step that were ended early and left out: see "

@@ -93,6 +93,7 @@ class RunSettings(Section):
     """Seconds after which a transfer of weights to the engine counts as a deadlock and ends the run. A transfer usually
     takes less than a minute."""
     max_sampling_s: float | None = Field(default=None, gt=0)
-    """Seconds of sampling after which the remaining trajectories of a step are ended and left out. Null means no limit.
-    `actor_rollout_ref.rollout.over_sample_rate` is the share of a step's trajectories that are ended and left out when
-    the others are complete. Both require `mode=sync`; the other modes do not wait for slow trajectories."""
+    """Seconds of sampling after which the remaining trajectories of a step, except ReMax's greedy ones, are ended and
+    left out. Null means no limit. `actor_rollout_ref.rollout.over_sample_rate` is the share of a step's trajectories
+    that are ended and left out when the others are complete. Both require `mode=sync`; the other modes do not wait for
+    slow trajectories."""

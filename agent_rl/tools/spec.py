@@ -52,11 +52,11 @@ class ToolSpec:
         if self.retries and not getattr(self.cls, "idempotent", False):
             remedy = "Remove it, or set `idempotent = True` on a class whose calls may be sent twice"
             raise ConfigError("retries", f"{name} is not idempotent (value {self.retries})", remedy)
+        if self.cache != "off" and self.is_verl:
+            raise ConfigError("cache", f"{name} is a verl class, which has no cache", "Remove it, or write a Tool")
         if self.cache != "off" and not self.may_be_reused:
             remedy = "Remove it, or write `reusable: true` if the arguments alone determine the result"
             raise ConfigError("cache", f"{name} is not reusable (value {self.cache!r})", remedy)
-        if self.reusable and self.is_verl:
-            raise ConfigError("reusable", f"{name} is a verl class, which has no cache", "Remove it, or write a Tool")
 
     @classmethod
     def from_class(cls, tool: type[Tool], *, config: Mapping[str, Any] | None = None) -> ToolSpec:

@@ -139,9 +139,13 @@ def early_end(case: RunCase) -> Errors:
         yield ConfigError(
             stragglers.SHARE, f"{share} is not a share of a step's trajectories", "Set it to 0.02, or to 0"
         )
+    refill = "trainer.v1.sampler.sync_refill_failed_groups"
     for key in [key for key, value in ((stragglers.SHARE, share), (stragglers.SECONDS, limit)) if value]:
         if (mode := case.get("trainer.v1.trainer_mode", "sync")) != "sync":
             yield ConfigError(key, f"mode={mode} does not wait for slow trajectories", "Remove it, or set mode=sync")
+        elif case.get(refill):
+            problem = f"{refill}=true replaces a prompt whose trajectories were all ended early"
+            yield ConfigError(key, problem, f"Remove it, or set {refill}=false")
 
 
 @check("configuration", needs=Needs.VERL, at=BOTH)

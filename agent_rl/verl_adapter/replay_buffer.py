@@ -73,9 +73,8 @@ class AgentReplayBuffer(ReplayBuffer):
         super()._sync_metadata_from_transfer_queue()
         failed = self.partitions.get(ERRORS_PARTITION, {})
         self.trainer.failures.see(failed)
-        if self.is_sampling and (prompts := self.prompt_global_steps["train"]):
-            unscored = sum(tag.get("validate") is False and not tag.get("scored") for tag in failed.values())
-            self.trainer.stragglers.look(len(prompts), list(self.partitions["train"]), unscored)
+        if self.is_sampling:
+            self.trainer.stragglers.look(self.prompt_global_steps["train"], self.partitions["train"], failed)
 
     def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
         """Remove groups as verl does, and count them by reason.

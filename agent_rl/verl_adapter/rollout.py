@@ -78,6 +78,7 @@ class AgentLoopWorker(_VerlsWorker):
         for session in self._unended:
             session.cancel(str(EndedEarlyError()))
         self._ended_early |= self._unended
+        self._unended.clear()  # a second call must not interrupt the report of a session
 
     async def _run_prompt(self, prompt: dict[str, Any], sampling_params: Any, trajectory: Any, **kwargs: Any) -> None:
         rollout = self.config.actor_rollout_ref.rollout

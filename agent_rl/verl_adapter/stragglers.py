@@ -8,9 +8,11 @@ cancelled sessions out like failed ones, and the metrics count them as `ended`.
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from agent_rl.errors import UnscoredError
+from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.trained_samples import final_rows
 
 SHARE, SECONDS = "actor_rollout_ref.rollout.over_sample_rate", "agent_rl.run.max_sampling_s"
@@ -44,18 +46,25 @@ class Stragglers:
         """Begin the sampling of a step."""
         self._began, self.are_ended = time.monotonic(), False
 
-    def look(self, prompts: int, ended_keys: list[str], failed: int) -> None:
-        """End the other sessions if enough have ended, or if the time is up.
+    def look(
+        self, prompts: Collection[str], ended_keys: Collection[str], failed: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """End the other sessions if enough have ended, or if the time is up; ReMax's greedy sessions are not ended.
 
         Args:
-            prompts: number of the step's prompts.
+            prompts: the uids of the step's prompts.
             ended_keys: the keys of the training sequences of ended sessions.
-            failed: number of sessions that have failed.
+            failed: the tags of failed sessions, by `{uid}_{session}`.
         """
-        if self.are_ended or not (self._share or self._limit_s):
+        if not (self._share or self._limit_s):
             return
-        sessions = prompts * self._trainer.config.actor_rollout_ref.rollout.n
-        left = sessions - failed - len(final_rows(ended_keys))
+        config = self._trainer.config
+        is_remax = config.algorithm.adv_estimator == remax.ESTIMATOR
+        lost = [key for key, tag in failed.items() if tag.get("validate") is False and not tag.get("scored")]
+        lost = [key for key in lost if key.split("_")[0] in prompts]
+        lost = [key for key in lost if not (is_remax and key.endswith(f"_{remax.GREEDY_SESSION}"))]
+        sessions = len(prompts) * config.actor_rollout_ref.rollout.n
+        left = sessions - len(lost) - len(final_rows(list(ended_keys)))
         is_late = self._limit_s is not None and time.monotonic() - self._began > self._limit_s
         if left > 0 and (is_late or left <= self._share * sessions):
             import ray

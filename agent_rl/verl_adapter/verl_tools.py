@@ -115,7 +115,9 @@ def _verls_tool(spec: ToolSpec) -> Any:
     """Create a tool from a subclass of verl's `BaseTool`, and attach the entry's limits, which verl cannot store."""
     tool = spec.cls(config={"type": "native", **spec.config}, tool_schema=_tool_schema(spec))
     own = _foreign_spec(tool)
-    tool.agent_rl_spec = replace(own, timeout_s=spec.timeout_s, max_concurrency=spec.max_concurrency)
+    tool.agent_rl_spec = replace(
+        own, timeout_s=spec.timeout_s, max_concurrency=spec.max_concurrency, reusable=spec.reusable
+    )
     return tool
 
 
@@ -130,6 +132,8 @@ def _foreign_spec(tool: Any) -> ToolSpec:
 
 class _BaseTool(Tool):
     """A verl `BaseTool`, created once for a trajectory instead of once for each call."""
+
+    outside = True  # its calls may have any effect
 
     async def start(self) -> None:
         self.instance_id, _ = await self.config["tool"].create(create_kwargs=dict(self.create_kwargs))

@@ -64,6 +64,7 @@ ELSEWHERE = {
     r"agent-rl (eval --recipe sums|trace|.*outputs/my_run)": "a run's own files; tests/e2e and tests/cli",
     r"agent-rl (export|model)": "a run's own checkpoint, a file of 98 MB; tests/trajectory/exports",
     r"agent-rl (sft|experiment)": "minutes of training; tests/evaluation/experiments, and the recipes' results",
+    r"agent-rl train .*--predict": "a run of the CPU version; tests/evaluation/test_prediction.py",
     r"touch outputs": "tests/e2e/test_stops.py",
     r"pytest sums": "tests/launch/test_starting_points.py",
     r"(bash recipes/\w+/run.sh|agent-rl train [\w/]+)$": "tests/recipes, tests/launch/test_starting_points.py",

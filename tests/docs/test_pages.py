@@ -95,8 +95,8 @@ def test_the_text_of_the_quickstart_is_what_it_prints() -> None:
 def test_the_hooks_of_a_commit_run_what_make_check_runs() -> None:
     check = read("Makefile").partition("\ncheck:")[2].partition("\n\n")[0]
     hooks = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"][0]["hooks"]
-    commands = re.findall(r"-m ruff (?:format|check)|-m [\w.]+|agent-rl .*", check)
-    assert len(commands) == len(hooks) == 6
+    commands = re.findall(r"-m ruff (?:format|check)|-m [\w.]+|agent-rl .*|docs/\w+\.py .*", check)
+    assert len(commands) == len(hooks) == 7
     assert all(any(command in hook["entry"] for hook in hooks) for command in commands)
 
 

@@ -16,7 +16,7 @@ def references() -> dict[str, Any]:
 @pytest.mark.parametrize(
     "page",
     [
-        "reference/receipts.md",
+        "results.md",
         "reference/settings.md",
         "reference/commands.md",
         "reference/built_in.md",

@@ -58,11 +58,8 @@ class Counter(Environment):
         return float(self.count == self.goal)
 '''
 ADDER = '''
-CALLS = []
-
 def add(a: int, b: int) -> str:
     """Add two numbers."""
-    CALLS.append((a, b))
     return str(a + b{extra})
 
 def name() -> str:
@@ -129,6 +126,7 @@ def adder(tmp_path: Path, model_dir: str) -> Case:
 def test_each_turn_is_restored_with_its_tokens_and_its_state(counter: Case) -> None:
     recorded = counter.record(act("add", number=1), act("add", number=5), say("done"))
     assert recorded.prompt[-1].content.endswith("You are at 0.")
+    assert recorded.info["state"] == 0
     (own,) = counter.fork("all", act("add", number=3), say("a"), act("add", number=2), say("b"), say("c"))
     assert [fork.score and fork.score.total for fork in counter.forks] == pytest.approx([1.3, 1.3, 0.6])
     assert [turn["value"] for turn in own["turns"]] == pytest.approx([1.3, 1.3, 0.6])
@@ -181,12 +179,24 @@ def test_other_environments_are_refused(counter: Case) -> None:
     counter.record(act("add", number=1), act("add", number=2), say("done"))
     for name, change, said in (
         ("reset", ("You are at 0.", "You start at 0."), "turn 0, reset: the record has 'Count to 3"),
-        ("end", ("self.count += number", "self.count += number; self.done = True"), "turn 1, the environment: the rec"),
+        ("silent", ('return "You are at 0."', "return None"), "turn 0, reset: the record has 'Count to 3"),
+        ("end", ("self.count += number", "self.count += number; self.done = True"), "turn 1, the observation: the rec"),
+        ("start", ("return self.count", "return self.count or 9"), "turn 0, the state: the record has 0, and the rep"),
+        ("state", ("return self.count", "return self.count and 9"), "turn 1, the state: the record has 1, and the rep"),
+        ("reward", ("number / 10", "number"), "turn 1, the reward of tool 'add': the record has 0.1, and the rep"),
     ):
         (counter.folder / f"{name}.py").write_text(COUNTER.replace(*change))
         words = [f"agent_rl.environments.counter={counter.folder}/{name}.py"]
         with pytest.raises(FatalError, match=said):
             counter.fork("3", say("a"), name=name, words=words)
+
+
+def test_a_turn_that_is_longer_than_the_limit_is_refused(counter: Case) -> None:
+    tokens = counter.record(act("add", number=1), say("done")).turns[0].tokens
+    said = f"turn 1: the recorded turn has {tokens} tokens, but the limit leaves {tokens - 1}: raise sampling.max_resp"
+    counter.words = (*counter.words, f"sampling.max_response_tokens={tokens - 1}")
+    with pytest.raises(FatalError, match=said):
+        counter.fork("2", say("a"))
 
 
 def test_another_template_is_refused(counter: Case) -> None:
@@ -292,12 +302,38 @@ def test_the_command_with_a_local_model(counter: Case) -> None:
     assert json.loads((folder / "values.json").read_text()) | {"folder": str(folder)} == result
     forks = list(trace.read(folder / "trajectories.jsonl", tokens=True))
     assert len(forks) == 6
-    assert {len(fork.info["tokens"]["sequences"][0]["mask"]) for fork in forks} != {0}
+    assert all(any(fork.info["tokens"]["sequences"][0]["mask"]) for fork in forks)
     assert json.loads(command(counter, *words).stdout) == result  # nothing runs again
     assert len(list(trace.read(folder / "trajectories.jsonl"))) == 6
     shown = command(counter, "--turn", "all", "-n", "2").stdout.splitlines()
     assert shown[0].split() == ["trajectory", "turn", "calls", "value", "before", "the", "turn", "difference"]
     assert [line.split()[:3] for line in shown[1:4]] == [["0_0", "1", "add"], ["0_0", "2", "add"], ["0_0", "3", "-"]]
+
+
+def test_the_command_says_why_episodes_have_no_score(counter: Case) -> None:
+    counter.record(act("add", number=1), say("done"))
+    source = COUNTER.replace("return float", "raise UnscoredError('closed'); float")
+    (counter.folder / "closed.py").write_text(f"from agent_rl.errors import UnscoredError\n{source}")
+    target = f"agent_rl.environments.counter={counter.folder}/closed.py"
+    *_, last = command(counter, "--turn", "all", "-n", "2", target).stdout.splitlines()
+    assert last == "4 unscored: closed"
+
+
+def test_all_rows_of_a_fork_are_used(counter: Case) -> None:
+    counter.record(act("add", number=1), say("done"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agent_rl.evaluation.recipe.recipe_values", lambda recipe, choices: {"limit": 1})
+        patch.setattr("agent_rl.evaluation.recipe.split_words", lambda recipe, words: ({}, words))
+        own = json.loads(command(counter, "--turn", "all", "-n", "1", "--json", "--recipe", "x").stdout)["trajectories"]
+    assert [turn["episodes"] for turn in own[0]["turns"]] == [1, 1]
+
+
+def test_the_default_folder_is_named_after_the_trace(counter: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter.record(say("done"))
+    monkeypatch.chdir(counter.folder / "recorded")
+    words = ("--turn", "1", "-n", "1", "--json", "sampling.max_response_tokens=50", "--model", counter.model)
+    result = CliRunner().invoke(app, ["fork", "trajectories.jsonl", *words, *counter.words], catch_exceptions=False)
+    assert json.loads(result.stdout)["folder"] == "outputs/fork/recorded_first_1_turn_1"
 
 
 def test_a_fork_can_be_forked(counter: Case) -> None:
@@ -313,6 +349,8 @@ def test_a_fork_can_be_forked(counter: Case) -> None:
         (["--turn", "4"], "--turn: trajectory 0_0 has no turn 4. Choose a turn from 1 to 3"),
         (["--turn", "2-9"], "--turn: trajectory 0_0 has no turn 4. Choose a turn from 1 to 3"),
         (["--turn", "3-2"], "--turn: '3-2' is not a turn. Write a number, a range such as 2-5, or all"),
+        *((["--turn", text], f"--turn: '{text}' is not a turn. Write a number") for text in ("3-", "-", "²", "")),
+        (["--turn=-5"], "--turn: '-5' is not a turn. Write a number, a range such as 2-5, or all"),
         (["--turn", "last"], "--turn: 'last' is not a turn. Write a number, a range such as 2-5, or all"),
         (["--turn", "1", "--id", "7_7"], "has no trajectory '7_7'. `agent-rl view` shows the ids"),
         (["--turn", "1", "policy=chat"], "policy: a chat endpoint renders the conversation again, so it cannot"),
@@ -338,6 +376,8 @@ def test_an_agent_with_its_own_episodes_is_refused(counter: Case) -> None:
         patch.setattr(registry, "registered", agents)
         with pytest.raises(ConfigError, match="trajectory 0_0: 'own_agent' runs its episodes with its own code, whose"):
             command(counter, "--turn", "2", trace="own.jsonl")
+        with pytest.raises(ConfigError, match="trajectory 0_0: 'own_agent' runs its episodes with its own code, whose"):
+            command(counter, "--turn", "2", "loop=own_agent")
 
 
 def test_which_trajectory(counter: Case) -> None:
@@ -355,3 +395,6 @@ def test_which_trajectory(counter: Case) -> None:
         command(counter, "--turn", "1", trace="bare.jsonl")
     with pytest.raises(ConfigError, match="the trace has no tokens of it"):
         command(counter, "--turn", "1", "--id", "0_0", trace="bare.jsonl")
+    (counter.folder / "other.jsonl").write_text('{"a": 1}\n')
+    with pytest.raises(ConfigError, match=r"other.jsonl, line 1: .*Pass the trace of a run or an evaluation"):
+        command(counter, "--turn", "1", trace="other.jsonl")

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import shutil
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from agent_rl.agents.policies.chat_template import USER
 from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.model_log_probs import ModelLogProbs
 from agent_rl.evaluation.run_certificate import _estimator, _word, certify_run
+from agent_rl.evaluation.run_checks import check_masks
+from agent_rl.evaluation.run_record import StoredSample
 from agent_rl.launch.composition import compose, resolved
-from agent_rl.trajectory import trace
+from agent_rl.trajectory import Trajectory, trace
 from agent_rl.trajectory.run_files import leaves
 from agent_rl.trajectory.trace.batches import append_batch
-from tests.evaluation.made_runs import MODEL, dump, play, source, stored, unscored, write
+from agent_rl.verl_adapter.inspection import load_chat_tokenizer
+from agent_rl.verl_adapter.stragglers import EndedEarlyError
+from tests.evaluation.made_runs import MODEL, dump, play, stored, unscored, write
 from tests.support.profiles import FULL, bounded
 
 pytestmark = pytest.mark.trainer
@@ -149,6 +156,30 @@ def late_log_probs(lines: Lines) -> None:
             own["logprobs"] = [value if mask else 0.0 for value, mask in zip(values, own["mask"], strict=True)]
 
 
+def reward_that_is_not_a_number(lines: Lines) -> None:
+    lines[0]["score"]["total"] = math.nan
+
+
+def infinite_component(lines: Lines) -> None:
+    lines[0]["score"]["components"][next(iter(lines[0]["score"]["weights"]))] = math.inf
+
+
+def infinite_reward(lines: Lines) -> None:
+    lines[0]["score"] = {"total": math.inf, "components": {}, "weights": {}}
+
+
+def advantage_that_is_not_a_number(lines: Lines) -> None:
+    lines[0]["info"]["rows"][0]["advantage"] = math.nan
+
+
+def log_prob_that_is_not_a_number(lines: Lines) -> None:
+    sequences(lines[0])[0]["logprobs"][0] = math.nan
+
+
+def trained_tokens_that_are_not_stored(lines: Lines) -> None:
+    lines[0]["info"]["tokens"]["sequences"] = []
+
+
 def impossible_log_prob(lines: Lines) -> None:
     sequences(lines[0])[0]["logprobs"][0] = 0.3
 
@@ -168,6 +199,12 @@ FAULTS: dict[Callable[[Lines], None], set[str]] = {
     unscored_in_the_mean: {"advantages"},
     group_of_another_prompt: {"rewards"},
     late_log_probs: {"log-probs"},
+    reward_that_is_not_a_number: {"rewards"},
+    infinite_component: {"rewards"},
+    infinite_reward: {"rewards"},
+    advantage_that_is_not_a_number: {"advantages"},
+    log_prob_that_is_not_a_number: {"masks", "log-probs"},
+    trained_tokens_that_are_not_stored: {"tokens"},
     impossible_log_prob: {"masks"},
 }
 """The planted faults, with the lines that must report them."""
@@ -183,7 +220,7 @@ def test_the_clean_dump_has_no_problem(clean: Lines, tmp_path: Path) -> None:
     assert {line.check: line.status for line in lines} == {
         **dict.fromkeys(("tokens", "masks", "log-probs", "sampling", "rewards", "advantages"), "ok"),
         **dict.fromkeys(("estimator", "dropped"), "ok"),
-        **dict.fromkeys(("images", "reward", "replay"), "not checked"),
+        **dict.fromkeys(("images", "reward"), "not checked"),
     }
     assert "6.2% lost" in next(line.text for line in lines if line.check == "dropped")
 
@@ -193,6 +230,35 @@ def test_a_planted_fault_is_found(fault: Callable[[Lines], None], clean: Lines, 
     lines = copy.deepcopy(clean)
     fault(lines)
     assert problems(write(lines, tmp_path / "dump.jsonl")).keys() >= FAULTS[fault]
+
+
+def test_a_dump_without_tokens_is_not_ok(clean: Lines, tmp_path: Path) -> None:
+    lines = copy.deepcopy(clean)
+    for line in lines:
+        line["info"]["tokens"]["sequences"] = []
+    options: Any = {"weights": {0: str(MODEL)}, "algo": "grpo"}
+    found = {line.check: line for line in certify_run(write(lines, tmp_path / "dump.jsonl"), **options)}
+    assert found["tokens"].problems[0] == f"{lines[0]['id']}: it is trained on, but its tokens are not stored"
+    for check in ("masks", "advantages"):
+        assert found[check].status == "not checked"
+        assert found[check].text == "no tokens were stored: set agent_rl.trace.tokens=true"
+
+
+def test_a_template_that_rejects_a_message_of_the_user(clean: Lines) -> None:
+    chat = load_chat_tokenizer(str(MODEL))
+
+    def merge(context: Any, messages: list[Any], ids: list[int]) -> Any:
+        if messages == [USER]:
+            raise ValueError("unknown role")
+        return chat.builder.merge_context_tokens(context, messages, ids)
+
+    builder = SimpleNamespace(template=None, merge_context_tokens=merge)
+    lines = copy.deepcopy(clean)
+    own = sequences(several_turns(lines))[0]
+    own["response_ids"][own["mask"].index(0, own["mask"].index(1))] ^= 1
+    samples = [StoredSample(Trajectory.from_json(json.dumps(line)), [], "kept", 1.0) for line in lines]
+    (problem,) = check_masks(samples, SimpleNamespace(tokenizer=chat.tokenizer, builder=builder))
+    assert "follows a turn instead of" in problem
 
 
 def recompute(lines: Lines, model: str) -> None:
@@ -230,6 +296,22 @@ def test_a_clients_temperature(temperature: float, tmp_path: Path) -> None:
     found = problems(write(lines, tmp_path / "dump.jsonl"))
     assert found.keys() == {"sampling"}
     assert f"temperature {0.5 if temperature < 1 else 1.25}" in found["sampling"][0]
+
+
+def test_sampling_with_top_p_is_not_checked(clean: Lines, tmp_path: Path) -> None:
+    lines = copy.deepcopy(clean)
+    lines[0]["info"]["truncated"] = True
+    found = certify_run(write(lines, tmp_path / "dump.jsonl"), weights={0: str(MODEL)}, algo="grpo")
+    assert {line.check for line in found if line.status == "not checked"} == {"images", "sampling", "reward"}
+
+
+def test_log_probs_do_not_depend_on_the_size_of_the_parts(clean: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, compute = sequences(clean[0])[0], ModelLogProbs(str(MODEL))
+    ids = [*own["prompt_ids"], *own["response_ids"]]
+    whole = compute.at_temperatures(ids, [1.0, 0.5])
+    assert whole.shape == (2, len(ids) - 1)
+    monkeypatch.setattr("agent_rl.evaluation.model_log_probs.PART", 7)
+    assert compute.at_temperatures(ids, [1.0, 0.5]) == pytest.approx(whole)
 
 
 def test_an_image_beyond_the_limit(clean: Lines, tmp_path: Path) -> None:
@@ -304,9 +386,9 @@ def test_the_command_prints_a_page(folder: Path) -> None:
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert result["ok"]
-    assert len(result["lines"]) == 11
+    assert len(result["lines"]) == 10
     shown = CliRunner().invoke(app, ["certify", "run", str(folder)]).output
-    assert "not checked  replay" in shown
+    assert "not checked  images" in shown
 
 
 def test_a_batch_with_a_trajectory_that_is_not_in_the_trace(folder: Path, tmp_path: Path) -> None:
@@ -337,11 +419,55 @@ def test_a_run_whose_model_is_not_here_is_checked_as_far_as_possible(folder: Pat
     (tmp_path / "run/run.json").write_text(json.dumps(about))
     status = {line.check: line.status for line in certify_run(tmp_path / "run")}
     assert {name for name, each in status.items() if each == "not checked"} == {
-        *("masks", "images", "log-probs", "sampling", "replay")
+        *("masks", "images", "log-probs", "sampling")
     }
     assert "problem" not in status.values()
     with pytest.raises(ConfigError, match="there is no tokenizer"):
         certify_run(folder, tokenizer=str(tmp_path / "missing"))
+
+
+def test_a_damaged_model_of_the_run_is_not_checked(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "run")
+    shutil.copytree(MODEL, tmp_path / "model")
+    (tmp_path / "model/model.safetensors").write_bytes((MODEL / "model.safetensors").read_bytes()[:3000])
+    about = json.loads((folder / "run.json").read_text())
+    about["configuration"]["actor_rollout_ref"]["model"]["path"] = str(tmp_path / "model")
+    (tmp_path / "run/run.json").write_text(json.dumps(about))
+    found = {line.check: line for line in certify_run(tmp_path / "run")}
+    assert {name for name, line in found.items() if line.status == "not checked"} == {"images", "log-probs", "sampling"}
+    assert "transformers cannot load" in found["log-probs"].text
+    with pytest.raises(ConfigError, match="--model: transformers cannot load"):
+        certify_run(folder, weights={0: str(tmp_path / "model")})
+
+
+def test_a_trajectory_that_was_ended_early_is_not_lost(tmp_path: Path) -> None:
+    trajectories = play(tmp_path, n=2)
+    trajectories[0].score, trajectories[0].error = None, f"CancelledError: {EndedEarlyError()}"
+    found = {line.check: line for line in certify_run(stored(tmp_path / "run", trajectories))}
+    assert "12.5% ended, 12.5% evicted" in found["dropped"].text
+    assert found["reward"].text.endswith("raise or escape the reward")
+
+
+def test_only_the_repeated_steps_of_a_resumed_run_are_unused(tmp_path: Path) -> None:
+    run, first, second = tmp_path / "run", play(tmp_path, n=2), play(tmp_path, n=2)
+    for number, own in enumerate(first):
+        own.id, own.ended = f"v{number // 2}_{number % 2}", 100.0
+        trace.append(run / "trace.jsonl", own)
+    append_batch(run / "trace.jsonl", trace.TrainedBatch(1, 0, [f"{own.id}_0" for own in first], [0.5] * len(first)))
+    for own in second:
+        own.ended = 200.0
+    stored(run, second)
+    about = json.loads((run / "run.json").read_text())
+    about["started"] = ["1970-01-01T00:00:10+0000", "1970-01-01T00:02:30+0000"]
+    (run / "run.json").write_text(json.dumps(about))
+    found = {line.check: line for line in certify_run(run)}
+    assert found["tokens"].status == "ok"
+    assert "50.0% kept, 50.0% unused" in found["dropped"].text
+    batch = list(trace.read_batches(run / "trace.jsonl"))[-1]
+    append_batch(run / "trace.jsonl", trace.TrainedBatch(1, 0, batch.names[1:], batch.advantages[1:]))
+    assert problems(run)["tokens"] == [f"{second[0].id}: it has a reward, but is in no batch"]
+    append_batch(run / "trace.jsonl", trace.TrainedBatch(1, 0, [f"{own.id}_0" for own in first], [0.5] * len(first)))
+    assert "tokens" not in problems(run)  # the run was resumed, and ended before it repeated the update
 
 
 LINE = '{"version": 1, "id": "a_0", "prompt": [], "stop_reason": "answered", "info": %s}'
@@ -354,6 +480,10 @@ LINE = '{"version": 1, "id": "a_0", "prompt": [], "stop_reason": "answered", "in
         ('{"id": "a"}', "line 1: trajectory version None cannot be read"),
         (LINE % "{}", "line 1: .*Input should be a valid dictionary"),
         (LINE % '{"tokens": {"messages": [], "tools": [], "sequences": []}}', "line 1: .*should be a valid list"),
+        (
+            LINE % '{"tokens": {"messages": [], "tools": [], "sequences": []}, "rows": [], "temperature": 0}',
+            "greater than 0",
+        ),
         ("", "it contains no trajectory of training"),
     ],
 )
@@ -382,4 +512,3 @@ def test_the_model_of_a_dump_may_be_given_for_one_step(clean: Lines, tmp_path: P
     found = {line["check"]: line for line in json.loads(done.stdout)["lines"]}
     assert found["log-probs"]["status"] == "ok"
     assert found["advantages"]["status"] == "problem"  # they are GRPO's
-    assert source().logprobs

@@ -236,8 +236,8 @@ BROKEN = [  # YAML, and what the message must say
     (entry("{class_name: 'own.py:Search', cache: shared}"), [".cache: Search is not reusable (value 'shared')"]),
     (entry("{name: calculator, cache: shared, reusable: false}"), [".cache: Calculator is not reusable"]),
     (
-        entry("{class_name: 'own.py:VerlOwnSchema', reusable: true}"),
-        [".reusable: VerlOwnSchema is a verl class, which has no cache"],
+        entry("{class_name: 'own.py:VerlOwnSchema', cache: shared, reusable: true}"),
+        [".cache: VerlOwnSchema is a verl class, which has no cache"],
     ),
     (entry("{name: run_tests, cache: trajectory}"), [".cache: RunTests is not reusable", "reusable: true"]),
     (entry("{class_name: 'own.py:Search', retries: 2}"), [".retries", "idempotent = True"]),

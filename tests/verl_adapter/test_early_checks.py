@@ -223,7 +223,8 @@ SHARE, SECONDS = "actor_rollout_ref__rollout__over_sample_rate", "agent_rl__run_
         ({"trainer__v1__trainer_mode": "colocate_async", SHARE: 0}, ""),
         ({SHARE: 1.0}, "1.0 is not a share of a step's trajectories"),
         ({SHARE: 0.02, "trainer__v1__trainer_mode": "colocate_async"}, "mode=colocate_async does not wait"),
-        ({SECONDS: 60, "trainer__v1__trainer_mode": "separate_async"}, "agent_rl.run.max_sampling_s"),
+        ({SECONDS: 60, "trainer__v1__trainer_mode": "separate_async"}, "does not wait"),
+        ({SHARE: 0.02, "trainer__v1__sampler__sync_refill_failed_groups": True}, "replaces a prompt"),
     ],
 )
 def test_only_a_mode_that_waits_ends_the_last_sessions(keys: dict[str, Any], error: str) -> None:

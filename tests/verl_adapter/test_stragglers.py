@@ -8,6 +8,7 @@ import ray
 from omegaconf import OmegaConf
 
 from agent_rl.verl_adapter import stragglers
+from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.stragglers import Stragglers
 
 PROMPTS, N = 10, 5
@@ -19,13 +20,20 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return []
 
 
-def make(calls: list[str], share: float, limit_s: float | None = None) -> Stragglers:
+def make(calls: list[str], share: float, limit_s: float | None = None, estimator: str = "grpo") -> Stragglers:
     workers = [SimpleNamespace(end_sessions=SimpleNamespace(remote=lambda: calls.append("ended")))]
-    config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"n": N}}})
+    config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"n": N}}, "algorithm": {"adv_estimator": estimator}})
     trainer: Any = SimpleNamespace(config=config, agent_loop_manager=SimpleNamespace(agent_loop_workers=workers))
     step = Stragglers(trainer, share, limit_s)
     step.begin()
     return step
+
+
+UIDS = [f"prompt{number}" for number in range(PROMPTS)]
+
+
+def lost(*sessions: str, **more: object) -> dict[str, dict[str, object]]:
+    return {session: {"validate": False, **more} for session in sessions}
 
 
 def keys(sessions: int) -> list[str]:
@@ -34,19 +42,35 @@ def keys(sessions: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("share", "ended", "failed", "count"),
-    [(0.04, 47, 0, 0), (0.04, 48, 0, 1), (0.04, 45, 3, 1), (0.04, 50, 0, 0), (0.04, 47, 3, 0), (0, 49, 0, 0)],
+    ("share", "ended", "failed", "is_ended"),
+    [
+        (0.04, 47, {}, False),
+        (0.04, 48, {}, True),
+        (0.04, 45, lost("prompt9_1", "prompt9_2", "prompt9_3"), True),
+        (0.04, 47, lost("prompt9_3", scored=True), False),
+        (0.04, 47, lost("evicted_3"), False),
+        (0.04, 47, {"prompt9_3": {"validate": True}}, False),
+        (0.04, 50, {}, False),
+        (0.04, 47, lost("prompt9_2", "prompt9_3", "prompt9_4"), False),
+        (0, 49, {}, False),
+    ],
 )
 def test_the_last_sessions_end_when_all_others_have(
-    calls: list[str], share: float, ended: int, failed: int, count: int
+    calls: list[str], share: float, ended: int, failed: Any, is_ended: bool
 ) -> None:
     step = make(calls, share)
-    for _ in range(2):  # only once in a step
-        step.look(PROMPTS, keys(ended), failed)
-    assert (len(calls), step.are_ended) == (count, bool(count))
+    step.look(UIDS, keys(ended), failed)
+    assert (len(calls), step.are_ended) == (is_ended, is_ended)
     step.begin()
-    step.look(PROMPTS, keys(ended), failed)
-    assert len(calls) == 2 * count
+    assert not step.are_ended
+
+
+def test_a_failed_greedy_session_is_no_sample(calls: list[str]) -> None:
+    step = make(calls, 0.04, estimator=remax.ESTIMATOR)
+    step.look(UIDS, keys(47), lost("prompt1_0"))
+    assert calls == []
+    step.look(UIDS, keys(47), lost("prompt1_0", "prompt1_5"))
+    assert calls == ["ended"]
 
 
 def test_all_sessions_end_when_the_time_is_up(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,8 +78,8 @@ def test_all_sessions_end_when_the_time_is_up(calls: list[str], monkeypatch: pyt
     monkeypatch.setattr(stragglers, "time", SimpleNamespace(monotonic=lambda: now))
     step = make(calls, 0, 60)
     now = 160.0
-    step.look(PROMPTS, keys(3), 0)
+    step.look(UIDS, keys(3), {})
     assert calls == []
     now = 160.5
-    step.look(PROMPTS, keys(3), 0)
+    step.look(UIDS, keys(3), {})
     assert calls == ["ended"]

@@ -125,6 +125,10 @@ def test_verl_tool_keeps_the_limit_of_its_entry(counter):
     assert Counter.life == ["create", "release"]
 
 
+def test_a_verl_tools_calls_are_repeated_only_if_its_entry_allows_it(counter):
+    assert [to_specs([counter(**entry)])[0].may_be_repeated for entry in ({}, {"reusable": True})] == [False, True]
+
+
 def test_function_tools_of_verls_key_are_loaded_beside_ours(tmp_path):
     path = tmp_path / "functions.py"
     names = ("double", "double_async")

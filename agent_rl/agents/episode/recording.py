@@ -19,6 +19,7 @@ from agent_rl.agents.episode.policy import ChatMessage, Policy
 from agent_rl.agents.policies.token_policy import TokenPolicy
 from agent_rl.agents.policies.tokens import Sampled
 from agent_rl.agents.users.user import Reply, User
+from agent_rl.environments.kind import row_values
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import Trajectory
@@ -120,11 +121,14 @@ class Restoration:
     def format(self, format: Format) -> Format:
         """Return the format for the episode, whose prompt is the recorded one."""
         recorded = self._recording.trajectory.prompt
+        opening = row_values(self._recording.trajectory.row).get("prompt")  # only an environment's row has it
+        opening = opening[-1]["content"] if isinstance(opening, list) else opening
 
         def prompt(messages: Sequence[ChatMessage], _: Any) -> list[ChatMessage]:
             # these messages are the recorded prompt, followed by the text of the environment's reset
             text = str(messages[-1]["content"]).removeprefix(recorded[-1].content)
-            if not recorded[-1].content.endswith(text):
+            is_lost = not text and recorded[-1].content.startswith(f"{opening}\n\n")
+            if is_lost or not recorded[-1].content.endswith(text):
                 self._refuse(0, "reset", recorded[-1].content, text.strip())
             return [{"role": message.role, "content": message.content} for message in recorded]
 
@@ -143,10 +147,13 @@ class Restoration:
             turn = self._recording.sampled_turns[self._next]
             if turn is not None:
                 self._compare_turn()
+            place = f"{self._recording.name}, turn {len(self._trajectory.turns) + 1}"
             if prompt_ids != context_ids:
-                place = f"{self._recording.name}, turn {len(self._trajectory.turns) + 1}"
                 raise FatalError(f"{place}: the model's chat template or tokenizer gives its context other tokens")
             if turn is not self._recording.trajectory.turns[self._recording.turn - 1]:
+                if len(ids) > (left := request["sampling_params"]["max_new_tokens"]):
+                    problem = f"the recorded turn has {len(ids)} tokens, but the limit leaves {left}"
+                    raise FatalError(f"{place}: {problem}: raise sampling.max_response_tokens")
                 self._next += 1
                 return Sampled(ids, logprobs, "length" if turn is not None and "cut" in turn.notes else "stop")
             self._is_complete = True
@@ -161,16 +168,25 @@ class Restoration:
     def _compare_turn(self) -> None:
         """Compare the last turn of the episode with the record."""
         if not (number := len(self._trajectory.turns)):
+            before, now = (each.info.get("state") for each in (self._recording.trajectory, self._trajectory))
+            if before not in (None, now):
+                self._refuse(0, "the state", before, now)
             return
         recorded, turn = self._recording.trajectory.turns[number - 1], self._trajectory.turns[-1]
         for before, now in zip_longest(recorded.results, turn.results):
             texts = [None if each is None else f"{each.status.value}: {each.text}" for each in (before, now)]
             if texts[0] != texts[1]:
                 self._refuse(number, f"tool {(before or now).name!r}", *texts)
-        if recorded.observation != turn.observation:
-            self._refuse(number, "the environment", recorded.observation, turn.observation)
+            if before.reward != now.reward:
+                self._refuse(number, f"the reward of tool {before.name!r}", before.reward, now.reward)
+        for what, before, now in (
+            ("the observation", recorded.observation, turn.observation),
+            *((f"the {name}", recorded.notes.get(name), turn.notes.get(name)) for name in ("state", "reward")),
+        ):
+            if before != now:
+                self._refuse(number, what, before, now)
 
-    def _refuse(self, number: int, what: str, recorded: str | None, now: str | None) -> NoReturn:
+    def _refuse(self, number: int, what: str, recorded: Any, now: Any) -> NoReturn:
         place = f"{self._recording.name}, turn {number}, {what}"
         raise FatalError(f"{place}: the record has {recorded!r}, and the repetition {now!r}, so its state is lost")
 

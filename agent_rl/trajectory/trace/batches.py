@@ -13,6 +13,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
@@ -65,7 +66,7 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
 def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
     """Yield the stored batches of a trace in the order of training, except incomplete lines.
 
-    A run that resumes from a checkpoint repeats the steps after it; the last occurrence of a batch is used.
+    A run that resumes from a checkpoint repeats the steps after it, so a batch may occur more than once.
     """
     for part in filter(Path.exists, parts(sibling(trace, "batches"))):
         for _, line in whole_lines(part, 0):
@@ -79,14 +80,21 @@ def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
 
 
 def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None = None) -> dict[str, list[TrainedRow]]:
-    """Return the training rows of some or all trajectories by id; a trajectory that was not trained on has no entry."""
-    trained: dict[str, list[TrainedRow]] = {}
+    """Return the training rows of some or all trajectories by id; a trajectory that was not trained on has no entry.
+
+    Only the last occurrence of a batch counts.
+    """
+    batches: dict[tuple[int, int], list[tuple[str, TrainedRow]]] = {}
     selected = None if ids is None else set(ids)
     for batch in read_batches(trace):
+        rows = batches[batch.step, batch.update] = []
         for row, (name, advantage) in enumerate(zip(batch.names, batch.advantages, strict=True)):
             id, _, sequence = name.rpartition("_")
             if selected is None or id in selected:
-                trained.setdefault(id, []).append(TrainedRow(batch.step, batch.update, row, int(sequence), advantage))
+                rows.append((id, TrainedRow(batch.step, batch.update, row, int(sequence), advantage)))
+    trained: dict[str, list[TrainedRow]] = {}
+    for id, own in chain.from_iterable(batches.values()):
+        trained.setdefault(id, []).append(own)
     return trained
 
 

@@ -21,3 +21,13 @@ def test_batches_come_back_in_order_and_say_where_a_trajectory_was_trained_on(tm
         "a_0": [trace.TrainedRow(1, 0, 0, 0, 0.1), trace.TrainedRow(2, 1, 0, 0, 2.0)],
         "c_0": [trace.TrainedRow(2, 0, 0, 1, single), trace.TrainedRow(2, 0, 1, 0, 1.5)],
     }
+
+
+def test_only_the_last_occurrence_of_a_repeated_step_counts(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    for step, names in ((1, ["a_0_0"]), (2, ["b_0_0", "c_0_0"]), (2, ["c_0_0"])):
+        append_batch(path, trace.TrainedBatch(step, 0, names, [0.5] * len(names)))
+    assert trace.read_trained_rows(path) == {
+        "a_0": [trace.TrainedRow(1, 0, 0, 0, 0.5)],
+        "c_0": [trace.TrainedRow(2, 0, 0, 0, 0.5)],
+    }
