@@ -83,8 +83,8 @@ def run(
       agent-rl certify run outputs/gsm8k_calculator
       agent-rl certify run dump.jsonl --model 1=models/base --algo grpo
 
-    Each line shows what was checked and with what, and is ok, a problem, or not checked, with the reason. A run in sync
-    mode is compared with its own model and checkpoints. guides/algorithms.md explains the lines and the form of a dump.
+    Each line shows what was checked and against what, with the result: ok, problem, or not checked with the reason. A
+    run in sync mode is compared with its own model and checkpoints. guides/algorithms.md explains the lines and dumps.
 
     Exit code 1: a line is a problem.
 

@@ -40,7 +40,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 LIMITS = (*FULL, errno.EMFILE)
 """Errors about a limit of the machine, not about the path."""
 WIDEST = 60
-"""Maximum number of characters of a command's sentence in the list; a longer sentence ends before its colon."""
+"""Maximum length, in characters, of a command's summary in the list; a longer summary is cut at its colon."""
 
 KEPT = "\\b\n"
 """The marker at the start of a help paragraph whose line breaks are kept."""

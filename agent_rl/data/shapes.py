@@ -68,7 +68,7 @@ def as_messages(prompt: Any, place: str) -> tuple[list[dict[str, Any]], list[Any
         place: location of the prompt, for errors.
 
     Raises:
-        ConfigError: the prompt has another form.
+        ConfigError: the prompt has none of these forms.
     """
     images: list[Any] = []
     videos: list[Any] = []

@@ -130,7 +130,7 @@ class EnvironmentType:
         return values["prompt"]
 
     def reset_call(self, values: Mapping[str, Any], place: str) -> tuple[Callable[..., Any], Mapping[str, Any]]:
-        """Return the method `reset` of a row's environment, and its arguments."""
+        """Return the `reset` method of a row's environment, and its arguments."""
         return self.cls.reset, values
 
     @cached_property

@@ -2,8 +2,8 @@
 
 A file counts as TRL's if it has `environment_factory` (a callable without arguments, or a dict of callables by the
 row's column `environment`), or no `agent_rl.Environment` and one class with `reset`. The file may also have `tools`,
-`reward_funcs`, `train_dataset` and `eval_dataset`. A target adds reward functions and a file of rows after ` + `:
-`my_trl.py + rewards.py:brevity + rows.parquet`.
+`reward_funcs`, `train_dataset` and `eval_dataset`. To add reward functions and a file of rows, append them to the
+target with ` + `: `my_trl.py + rewards.py:brevity + rows.parquet`.
 
 Differences from TRL: a call that exceeds `agent_rl.budget.tool_timeout_s` leaves its trajectory unscored; reward
 functions get completions one by one and no `completion_ids`; the policy is told of a call that cannot be read.

@@ -155,7 +155,7 @@ class Comparison(NamedTuple):
     @property
     def figures(self) -> str:
         """The published figures."""
-        return ", ".join(f"{name} {number:g}" for name, number in self.card.numbers.items()) or "no figure"
+        return ", ".join(f"{name}: {number:g}" for name, number in self.card.numbers.items()) or "no figure"
 
     @property
     def known(self) -> list[Difference]:
@@ -164,17 +164,17 @@ class Comparison(NamedTuple):
 
     @property
     def another_task(self) -> list[str]:
-        """The settings that make it another task: other tools, or no test set in common."""
+        """The differing settings that make this another task: other tools, or no shared test set."""
         return [difference.setting for difference in self.differences if _is_another_task(difference)]
 
     @property
     def verdict(self) -> str:
-        """`same`, `same but for N settings`, or `another task`."""
+        """`same`, `same except for N settings`, or `another task`."""
         if self.another_task:
             return f"another task ({', '.join(self.another_task)})"
         count = len(self.differences)
         settings = f"{count} setting{'s' * (count > 1)}, {count - len(self.known)} of them unknown"
-        return f"same but for {settings}" if count else "same"
+        return f"same except for {settings}" if count else "same"
 
     def plain(self) -> dict[str, Any]:
         """Return JSON data."""

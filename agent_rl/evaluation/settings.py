@@ -77,7 +77,7 @@ class EvaluationSettings(_Section):
     n: int = Field(default=1, ge=1)
     """Number of episodes per row."""
     limit: int | None = Field(default=None, ge=1)
-    """Number of rows to use, from the first row; null means all rows."""
+    """Use only the first `limit` rows; null means all rows."""
     seed: int | None = None
     """Seed from which each episode derives its sampling seed; if null, no seed is sent."""
     policy: PolicyKind = "chat"

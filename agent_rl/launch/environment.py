@@ -35,7 +35,7 @@ TARGET_HEADER = ("include/nv/target", "include/cccl/nv/target")
 SOCKET = "/ray/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store.1"
 """A socket that Ray creates under `RAY_TMPDIR` or `TMPDIR`; Linux allows paths of 107 bytes."""
 LONGEST = 107 - len(SOCKET)
-"""Maximum length in bytes of a folder for this socket."""
+"""Maximum length in bytes of the path of the folder under which Ray creates this socket."""
 LONGEST_OF_ALL = 107 - len("/pymp-00000000/listener-00000000")
 """Maximum length in bytes of `TMPDIR`, for the sockets of SGLang and Python."""
 SHORT = "/tmp"

@@ -13,6 +13,6 @@ class GigpoSettings(Section):
     weight: float = Field(default=1.0, ge=0)
     """Factor by which a state's advantage is multiplied before it is added to the trajectory's advantage."""
     discount: float = Field(default=0.95, ge=0, le=1)
-    """Discount per turn of later rewards in the reward to go, which is compared between turns in the same state."""
+    """Per-turn discount of later rewards in the reward to go, which is compared between turns in the same state."""
     history: int = Field(default=0, ge=0)
     """Number of previous turns whose states and texts must also be equal for two turns to have the same state."""

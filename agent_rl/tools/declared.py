@@ -41,7 +41,7 @@ def declared_functions(value: Any) -> list[ToolSpec]:
         value: `extra_info.functions`, a list of `{name, description, parameters}` or its JSON; None means no functions.
 
     Raises:
-        ConfigError: `value` has another form, or a schema cannot be used.
+        ConfigError: `value` has neither form, or a schema cannot be used.
     """
     if not value:
         return []

@@ -57,7 +57,7 @@ def load_tokenizer(folder: str, *, trust_remote_code: bool) -> Any:
 def load_chat_tokenizer(
     model: str, options: Mapping[str, Any] | None = None, template: str | None = None
 ) -> ChatTokenizer:
-    """Load the tokenizer as verl does, with the token builder of a run.
+    """Load the tokenizer as verl does, and attach the token builder that a run would use.
 
     Args:
         model: folder or name of the model.

@@ -93,7 +93,7 @@ def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -
 
 
 def _rows_of_one_gpu(number: int, part: Any) -> int:
-    """Return the divisor of each GPU's number of rows: fixed-size micro-batches must be full."""
+    """Return the number that must divide each GPU's number of rows, so that fixed-size micro-batches are full."""
     micro = 1 if part.use_dynamic_bsz else part.ppo_micro_batch_size_per_gpu or 1
     return int(number * micro)
 

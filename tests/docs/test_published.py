@@ -21,7 +21,7 @@ def test_the_command_restores_a_changed_figure_and_its_difference(
 ) -> None:
     monkeypatch.setenv("VERL_PLATFORM", "cpu")  # must not matter
     page = read(PAGE)
-    for text, other in (("Geometry3K 65.4", "Geometry3K 70"), ("prompt_tokens 1024 (here 2048)", "nothing differs")):
+    for text, other in (("Geometry3K: 65.4", "Geometry3K: 70"), ("prompt_tokens 1024 (here 2048)", "nothing differs")):
         assert text in page
         assert published["with_results"](page.replace(text, other), "geo3k") == page
     assert os.environ["VERL_PLATFORM"] == "cpu"

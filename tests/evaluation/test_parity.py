@@ -71,7 +71,7 @@ def planted() -> dict[str, Difference]:
 
 def test_a_recipe_that_copies_a_run_differs_only_where_it_says(composed: Comparison) -> None:
     assert {item.setting for item in composed.known} == {"turn_tokens", "response_tokens", "reward", "environment"}
-    assert composed.verdict == f"same but for {len(composed.differences)} settings, 3 of them unknown"
+    assert composed.verdict == f"same except for {len(composed.differences)} settings, 3 of them unknown"
     assert composed.words == ("size=3b",)
 
 
@@ -90,8 +90,8 @@ def test_a_figure_is_of_another_task_with_other_tools_or_without_a_common_test_s
 
     sets = ["NQ", "HotpotQA"]
     assert verdict() == "same"
-    assert verdict(Difference("turns", 3, 4)) == "same but for 1 setting, 0 of them unknown"
-    assert verdict(Difference("test", sets, ["HotpotQA"])) == "same but for 1 setting, 0 of them unknown"
+    assert verdict(Difference("turns", 3, 4)) == "same except for 1 setting, 0 of them unknown"
+    assert verdict(Difference("test", sets, ["HotpotQA"])) == "same except for 1 setting, 0 of them unknown"
     assert verdict(Difference("test", sets, ["AIME24"])) == "another task (test)"
     assert (
         verdict(Difference("test", sets, UNKNOWN))
@@ -171,7 +171,7 @@ def test_a_card_that_gives_nothing_differs_in_every_setting(monkeypatch: pytest.
 def test_the_command_prints_differences_sources_and_a_verdict() -> None:
     result = CliRunner().invoke(app, ["parity", "math_python", "size=7b", "trainer.total_training_steps=320"])
     assert "  steps 310 (here 320)\n" in result.output
-    assert "math_verl_tool_7b: verl-tool, Qwen2.5-Math-7B. GSM8K 91.4" in result.output
+    assert "math_verl_tool_7b: verl-tool, Qwen2.5-Math-7B. GSM8K: 91.4" in result.output
     assert "examples/train/math_tir/train_7b_grpo.sh" in result.output
     assert "simpletir" not in result.output
     runs = json.loads(CliRunner().invoke(app, ["parity", "geo3k", "--json"]).stdout)["runs"]

@@ -118,7 +118,7 @@ def objects(value: Any, name: str) -> Sequence[Mapping[str, Any]]:
 def turn_request(
     body: Mapping[str, Any], messages: Sequence[ChatMessage], choice: Any, max_tokens: int | None, **more: Any
 ) -> TurnRequest:
-    """Read what all APIs share from a body; `choice` is the client's choice of tools (`auto`, `none` or a demand).
+    """Read the fields that all APIs share; `choice` (of a tool) is `auto`, `none`, or a value that requires a call.
 
     Raises:
         RequestError: a message has an unknown role, or a tool is not a function with a name; see also `TurnRequest`.

@@ -2,8 +2,8 @@
 
 The server runs in this family's process, and each episode sends requests to it over loopback with a separate cookie.
 Servers with `/seed_session` answer tool calls and judge in `/verify`; servers of the Gymnasium style answer messages in
-`/step`, and the reward is the sum. The rows are the examples of the package. A server that needs a model fails in the
-trial of the reward before the run. Some servers run the policy's code in the process, which is not a sandbox.
+`/step`, and the reward is the sum. The rows are the examples that ship with the package. A server that needs a model
+fails in the trial of the reward before the run. Some servers run the policy's code in the process, without a sandbox.
 
     python -m agent_rl.environments.install nemo_gym
 """

@@ -56,7 +56,7 @@ class Fence:
     """The fences of one request.
 
     Args:
-        nonce: code that makes the fences unique; None means a random code.
+        nonce: string that makes the fences unique; None means a random string.
     """
 
     def __init__(self, nonce: str | None = None) -> None:

@@ -169,7 +169,7 @@ class Zygote:
         """Request a child with `descriptors`, which are closed here after sending.
 
         Returns:
-            The child's number and the future of its end, which raises `Lost` if the zygote dies first.
+            The child's number, and a future that resolves when the child ends, or raises `Lost` if the zygote dies.
         """
         self._numbers += 1
         self._ends[self._numbers] = future = self._loop.create_future()

@@ -38,8 +38,8 @@ def gigpo_advantages(
         rewards: the reward of each turn, one sequence (turns) per trajectory.
         groups: the prompt of each trajectory.
         states: the state before each turn, one sequence (turns) per trajectory; if empty, no turn is compared.
-        weight: factor of a state's advantage.
-        discount: factor per turn of later rewards, for the advantage of states.
+        weight: weight of the state-level advantage.
+        discount: per-turn discount that the state-level advantage applies to later rewards.
         by_std: divide by the standard deviation of the group, and of the turns of a state.
 
     Returns:

@@ -38,7 +38,7 @@ def turn_advantages(
     Args:
         rewards: the reward of each turn, one sequence (turns) per trajectory.
         groups: the prompt of each trajectory.
-        discount: factor per turn of later rewards.
+        discount: per-turn discount of later rewards.
 
     Returns:
         One array (turns) per trajectory.

@@ -124,7 +124,7 @@ def load_template(case: Case) -> UsedTemplate:
 
 
 def examine(template: UsedTemplate) -> Iterator[Finding]:
-    """Check that the template renders, shows tools, writes calls that are read, ends turns, and keeps earlier turns."""
+    """Check that the template renders, shows tools, writes parseable calls, ends turns, and keeps earlier turns."""
     try:
         rewritten = _rewritten(template, template.conversation())
     except Exception as error:  # noqa: BLE001 - a template may raise anything: it goes into the table

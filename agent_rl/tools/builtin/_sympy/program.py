@@ -299,7 +299,7 @@ def factored(value: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Format a value exactly, with a decimal value if useful; a root without a formula only as a decimal."""
+    """Format a value exactly, with a decimal if useful; a root without a closed form is written only as a decimal."""
     if isinstance(value, sympy.MatrixBase):
         return str(value.tolist())
     if isinstance(value, sympy.Float):

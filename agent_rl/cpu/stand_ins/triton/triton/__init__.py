@@ -9,7 +9,7 @@ jit = placeholder_jit
 
 
 def autotune(*args: object, **kwargs: object) -> object:
-    """Return a decorator that keeps the kernel's placeholder."""
+    """Return a decorator that returns the kernel's placeholder unchanged."""
     return lambda kernel: kernel
 
 
