@@ -37,8 +37,9 @@ def run_alone(command: Sequence[str], folder: Path, timeout_s: float, **options:
 
 
 def write_record(folder: Path, recipe: Path, arguments: Sequence[str]) -> None:
-    """Write the part of `run.json` that `agent-rl train` writes and a bare trainer does not: the configuration."""
-    (folder / "run.json").write_text(json.dumps({"configuration": resolved(compose(recipe, arguments))}))
+    """Write what `agent-rl train` writes into `run.json`, and a bare trainer does not: configuration and command."""
+    record = {"configuration": resolved(compose(recipe, arguments)), "command": trainer_command(recipe, arguments)}
+    (folder / "run.json").write_text(json.dumps(record))
 
 
 class KeptRequest(StopRequest):

@@ -27,7 +27,7 @@ WORKER = "experimental/agent_loop/agent_loop.py"
 """The worker that runs agent loops, ours too; verl's own loops are in other files."""
 TRAINER = ("trainer/main_ppo.py", "trainer/ppo/utils.py", "trainer/ppo/v1/*.py", "workers/engine_workers.py")
 SERVER = ("workers/rollout/llm_server.py", "workers/rollout/replica.py", "workers/rollout/sglang_rollout/*.py")
-OURS = ("agents/episode/budget.py",)
+OURS = ("agents/episode/budget.py", "verl_adapter/trainer.py")
 
 SECTIONS: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("data/legacy_data.yaml", "", "data", (*TRAINER, WORKER, "utils/dataset/rl_dataset.py")),

@@ -74,7 +74,7 @@ PUBLISHED: dict[tuple[str, str], dict[str, Any]] = {
 }
 NONE = [
     *("bt_reward_model", "code", "code_fusion", "hh_rlhf", "llm_judge", "multi_rm", "quickstart"),
-    *("reasoning_rm_pairwise", "reasoning_rm_pointwise", "reward_api", "self_judged", "text_world", "verifiers"),
+    *("reasoning_rm_pairwise", "reasoning_rm_pointwise", "reward_api", "self_judged", "verifiers"),
 ]
 """Recipes to which no published number is comparable."""
 
@@ -92,7 +92,7 @@ def test_a_size_has_the_values_of_its_source(recipe: str, size: str, monkeypatch
 def test_every_recipe_with_such_a_size_is_quoted_with_its_source() -> None:
     for recipe in {recipe for recipe, _ in PUBLISHED} - {*NONE}:
         text = _published(recipe)
-        assert re.search(r"[0-9a-f]{7}\b|arXiv \d{4}\.\d{5}|model card", text), recipe
+        assert re.search(r"[0-9a-f]{7}\b|arxiv.org/abs/\d{4}\.\d{5}|model card", text), recipe
 
 
 def test_where_nothing_is_comparable_the_readme_says_so() -> None:
