@@ -94,7 +94,6 @@ def train(
     """
     from agent_rl.cpu import switch as cpu
     from agent_rl.evaluation.experiments.cold_start import ColdStart
-    from agent_rl.evaluation.prediction import predict as predicted
     from agent_rl.launch.stopping import STOPPED
     from agent_rl.launch.task import is_task
     from agent_rl.launch.training import train as run
@@ -104,6 +103,8 @@ def train(
     starts_small = is_task(recipe) and cpu.is_selected() and not names_a_model(keys)
     start = ColdStart(recipe, keys) if starts_small else None  # refuses a bad expert
     if predict is not None:
+        from agent_rl.evaluation.prediction import predict as predicted
+
         predictions = [prediction._asdict() for prediction in predicted(recipe, keys, predict)]
         lines = (f"{each['quantity']:22} {each['value']}  ({each['basis']})" for each in predictions)
         print_result({"predictions": predictions}, as_json, *lines)

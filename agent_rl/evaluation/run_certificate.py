@@ -174,7 +174,7 @@ def _algorithm(keys: Mapping[str, Any], configuration: Mapping[str, Any], algo: 
 
 
 def _word(keys: Mapping[str, Any]) -> str:
-    """Return the word of `algo=` whose certificate applies to a run; empty if there is none."""
+    """Return the word of `algo=` whose certificate applies to a run, or an empty string if no certificate applies."""
     for file in sorted((Path(agent_rl.config.__path__[0]) / "algo").glob("*.yaml")):
         own = PLAIN | dict(leaves(OmegaConf.to_container(OmegaConf.load(file))))
         if all(keys.get(key) == own[key] for key in ("algorithm.adv_estimator", *PLAIN)):

@@ -141,7 +141,8 @@ def read_run(folder: Path, keys: Mapping[str, Any], started: Sequence[str]) -> I
         yield StoredSample(own, rows.get(own.id, []), fate, temperature)
     missing = rows.keys() - {own.id for own in sampled}
     if missing:
-        raise ConfigError(str(file), f"it lacks {', '.join(sorted(missing)[:3])}, which is in a batch", "Restore it")
+        problem = f"training batches contain trajectories that this trace does not: {', '.join(sorted(missing)[:3])}"
+        raise ConfigError(str(file), problem, "Restore the whole trace, with all its parts")
 
 
 def _reason(scored: int, keys: Mapping[str, Any]) -> str:

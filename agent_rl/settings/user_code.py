@@ -168,7 +168,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def place_of(error: BaseException, code: Any = None) -> str:
-    """Return `file:line` of the innermost line in the user's files; if there is none, of any file.
+    """Return `file:line` of the innermost line in the user's files, or of the innermost line if no line is the user's.
 
     Args:
         error: the exception.
