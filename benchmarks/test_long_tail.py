@@ -7,9 +7,8 @@ from statistics import fmean
 
 import pytest
 
-from agent_rl.data import arithmetic, write_parquet
 from agent_rl.trajectory import trace
-from tests.e2e.training import train
+from tests.e2e.training import train, write_problems
 from tests.support.bench.slow_sessions import words
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
@@ -21,10 +20,7 @@ SCRIPT = Path(__file__).parents[1] / "tests/support/bench/slow_sessions.py"
 def _run(folder: Path, model: Path, share: float) -> tuple[float, list[int], float]:
     """Return mean seconds of sampling, the lengths of the trained answers, and the mean share that was ended early."""
     folder.mkdir()
-    for split, count in (("train", BATCH * STEPS), ("test", 1)):
-        problems, _ = arithmetic.train_test(0, count, 1)
-        rows = [arithmetic.to_row(each, split, at, agent_name="slow") for at, each in enumerate(problems)]
-        write_parquet(rows, folder / f"{split}.parquet")
+    write_problems(folder, "slow", BATCH * STEPS, 1)
     logged = train(
         folder,
         model,

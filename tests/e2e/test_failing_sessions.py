@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.data import arithmetic, write_parquet
 from agent_rl.evaluation.run_certificate import certify_run
 from agent_rl.trajectory import trace
 from tests.e2e.failing_train import SHARE
-from tests.e2e.training import train
+from tests.e2e.training import train, write_problems
 
 N, BATCH, STEPS = 8, 25, 10
 SCRIPT = Path(__file__).with_name("failing_train.py")
@@ -25,10 +24,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 
 @pytest.mark.parametrize("mode", ["sync", "colocate_async", "separate_async"])
 def test_a_failure_costs_one_sample(mode: str, tmp_path: Path, tiny_llama: Path) -> None:
-    for split, count in (("train", 2 * BATCH * STEPS), ("test", 1)):
-        problems, _ = arithmetic.train_test(0, count, 1)
-        rows = [arithmetic.to_row(each, split, at, agent_name="failing") for at, each in enumerate(problems)]
-        write_parquet(rows, tmp_path / f"{split}.parquet")
+    write_problems(tmp_path, "failing", 2 * BATCH * STEPS, 1)
     logged = train(
         tmp_path,
         tiny_llama,

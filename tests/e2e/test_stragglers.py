@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.data import arithmetic, write_parquet
 from agent_rl.trajectory import trace
 from tests.e2e.endless_train import EVERY, SESSION
-from tests.e2e.training import train
+from tests.e2e.training import train, write_problems
 
 N, STEPS = 4, 3
 SCRIPT = Path(__file__).with_name("endless_train.py")
@@ -21,10 +20,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.recipes]
     ids=["share", "seconds"],
 )
 def test_a_step_ends_without_its_last_session(words: dict[str, float], tmp_path: Path, tiny_llama: Path) -> None:
-    for split, count in (("train", EVERY * STEPS), ("test", 2)):
-        problems, _ = arithmetic.train_test(0, count, 1)
-        rows = [arithmetic.to_row(each, split, at, agent_name="endless") for at, each in enumerate(problems)]
-        write_parquet(rows, tmp_path / f"{split}.parquet")
+    write_problems(tmp_path, "endless", EVERY * STEPS, 2)
     logged = train(
         tmp_path,
         tiny_llama,

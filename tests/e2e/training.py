@@ -42,6 +42,14 @@ def write_record(folder: Path, recipe: Path, arguments: Sequence[str]) -> None:
     (folder / "run.json").write_text(json.dumps(record))
 
 
+def write_problems(folder: Path, agent: str, train: int, test: int) -> None:
+    """Write numbers of generated problems for an agent as the rows of both splits."""
+    for split, count in (("train", train), ("test", test)):
+        problems, _ = arithmetic.train_test(0, count, 1)
+        rows = [arithmetic.to_row(each, split, at, agent_name=agent) for at, each in enumerate(problems)]
+        write_parquet(rows, folder / f"{split}.parquet")
+
+
 class KeptRequest(StopRequest):
     """Keeps the trainer's answer."""
 
