@@ -101,7 +101,7 @@ def test_a_check_that_takes_long_is_ended_and_blocks_nobody(name, arguments, sta
     assert result.status in statuses, result.text[:200]
     assert result.seconds < LIMIT_S + 30  # a busy machine delays it
     assert longest_s < 0.5
-    assert time.process_time() - started < LIMIT_S + 1
+    assert time.process_time() - started < LIMIT_S + 30  # without an end, the checks would compute for years
     assert len(result.text) < 2000
 
 
