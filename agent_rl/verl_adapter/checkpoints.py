@@ -4,7 +4,8 @@ verl merges a checkpoint once into a folder next to it, for evaluation and for a
 bfloat16, so the weights of a policy trained in float32 are rounded.
 
 verl silently starts from scratch if the newest checkpoint's folder is missing, and fails in a worker if one of its
-files is missing. Only FSDP's files are checked, and only on one node, since each node may keep its own ranks' files.
+files is missing or damaged. Only FSDP's files are checked, and only on one node, since each node may keep its own
+ranks' files. A damaged checkpoint is passed over if an earlier one is intact (`step_back`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from filelock import FileLock
 
@@ -93,6 +95,58 @@ def names_a_folder(name: str) -> bool:
     return name.startswith(("/", ".", "~", "outputs/")) or (name.count("/") > 1 and "://" not in name)
 
 
+def step_back(config: Any) -> str | None:
+    """If the checkpoint from which the run would resume is damaged, make it resume from the newest intact one.
+
+    Every file of the checkpoint is read: torch's files are archives, which have a checksum for each of their parts.
+
+    Returns:
+        The damage and the step, or None if nothing was changed: the checkpoint is intact, or none is.
+    """
+    trainer = config.trainer
+    folder = Path(os.path.abspath(trainer.default_local_dir))
+    tracker = folder / TRACKER
+    if trainer.resume_mode != "auto" or not tracker.is_file() or not _can_be_checked(config):
+        return None
+    steps = sorted(int(each.name[12:]) for each in folder.glob("global_step_*") if each.name[12:].isdigit())
+    recorded = tracker.read_text().strip()  # verl does not replace this file at once: a killed run leaves it empty
+    damage = f"{tracker} contains no step"
+    if recorded.isdigit():
+        damage = _damage(folder / f"global_step_{recorded}", config)
+        steps = [step for step in steps if step < int(recorded)]
+    if not damage:
+        return None
+    intact = next((step for step in reversed(steps) if not _damage(folder / f"global_step_{step}", config)), None)
+    if intact is None:
+        return None
+    temporary = tracker.with_suffix(".tmp")
+    temporary.write_text(str(intact))
+    os.replace(temporary, tracker)
+    return f"{damage}: the run resumes from step {intact} instead, and repeats the steps after it"
+
+
+def _can_be_checked(config: Any) -> bool:
+    return bool(config.trainer.nnodes == 1 and config.actor_rollout_ref.actor.strategy.startswith("fsdp"))
+
+
+def _damage(folder: Path, config: Any) -> str:
+    """Return what is wrong with a checkpoint, or an empty text."""
+    files = [folder / file for file in _files(config, needs_critic(config))]
+    with ThreadPoolExecutor() as pool:
+        return next(filter(None, pool.map(_damage_of_file, files)), "")
+
+
+def _damage_of_file(file: Path) -> str:
+    try:
+        with ZipFile(file) as archive:
+            part = archive.testzip()
+    except FileNotFoundError:
+        return f"there is no {file}"
+    except Exception as error:  # noqa: BLE001 - bytes that are not an archive raise errors of many kinds
+        return f"{file} is damaged ({error})"
+    return f"{file} is damaged (in {part})" if part else ""
+
+
 @check("configuration", needs=Needs.VERL, at=("trainer", "doctor"))
 def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
     """The checkpoint from which the run would resume is complete."""
@@ -103,7 +157,7 @@ def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
     if not folder.is_dir():
         yield ConfigError(key, f"there is no checkpoint {folder}", f"Restore it, {START_AGAIN}")
         return
-    if config.trainer.nnodes > 1 or not config.actor_rollout_ref.actor.strategy.startswith("fsdp"):
+    if not _can_be_checked(config):
         return
     missing = next((file for file in _files(config, needs_critic(config)) if not (folder / file).is_file()), None)
     if missing is not None:

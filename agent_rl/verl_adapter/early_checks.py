@@ -51,6 +51,8 @@ def early_checks(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def validate(config: Any, use_reference_policy: bool, use_critic: bool) -> None:
+        if note := checkpoints.step_back(config):
+            print(f"agent_rl: {note}", flush=True)
         with as_one_line(), _without_ray():
             refuse("trainer", _TrainersCase(config=config, most_rows=TRIED_ROWS))
             original(config, use_reference_policy, use_critic)

@@ -1,6 +1,7 @@
 """Checkpoints as FSDP writes them, through verl's real merger; one of a real training run is evaluated in tests/e2e."""
 
 import json
+import os
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from agent_rl.verl_adapter.checkpoints import (
     complete_checkpoint,
     model_folder,
     names_a_folder,
+    step_back,
     weights_digest,
 )
 from tests.agents.policies.conftest import model_dir
@@ -221,3 +223,49 @@ def test_another_number_of_ranks_and_a_checkpoint_that_is_gone_are_told_apart(tm
     assert "there is no checkpoint" in refused(config(tmp_path))
     gone = config(tmp_path, resume_mode="resume_path", resume_from_path=f"{tmp_path}/global_step_3")
     assert refused(gone).startswith(f"trainer.resume_from_path: there is no checkpoint {tmp_path}/global_step_3")
+
+
+OPTIMIZER = "actor/optim_world_size_1_rank_0.pt"
+DAMAGE = {
+    "cut": lambda file: os.truncate(file, file.stat().st_size // 2),
+    "emptied": lambda file: os.truncate(file, 0),
+    "removed": lambda file: file.unlink(),
+    "overwritten": lambda file: file.write_bytes(file.read_bytes().replace(b"\x07" * 100, b"\x08" * 100)),
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two checkpoints with files as torch writes them."""
+    import torch
+
+    for step in (2, 4):
+        save(tmp_path, step)
+        for file in (tmp_path / f"global_step_{step}").rglob("*.pt"):
+            torch.save({"weight": torch.full((1000,), 7, dtype=torch.uint8)}, file)
+    return tmp_path
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(how, run):
+    assert step_back(config(run)) is None
+    DAMAGE[how](run / "global_step_4" / OPTIMIZER)
+    note = step_back(config(run))
+    assert f"{run}/global_step_4/{OPTIMIZER}" in note
+    assert note.endswith(": the run resumes from step 2 instead, and repeats the steps after it")
+    assert (run / TRACKER).read_text() == "2"
+    assert sorted(path.name for path in run.iterdir()) == ["global_step_2", "global_step_4", TRACKER]
+    assert step_back(config(run)) is None
+
+
+def test_a_run_that_was_killed_while_it_recorded_its_newest_checkpoint_has_it(run):
+    (run / TRACKER).write_text("")
+    assert "contains no step: the run resumes from step 4" in step_back(config(run))
+
+
+def test_nothing_changes_where_no_checkpoint_is_intact_or_none_is_asked_for(run):
+    for step in (2, 4):
+        (run / f"global_step_{step}" / OPTIMIZER).unlink()
+    for changed in ({}, {"resume_mode": "disable"}, {"nnodes": 2}):
+        assert step_back(config(run, **changed)) is None
+    assert (run / TRACKER).read_text() == "4"
