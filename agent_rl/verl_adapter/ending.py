@@ -1,7 +1,8 @@
 """Ends a run early: when it would hang, at an error from agent_rl, or on request.
 
-- verl never checks that the agent-loop workers and TransferQueue's processes, which store all trajectories, are alive,
-  and the kernel kills large processes first when memory runs out. In `mode=colocate_async` a weight sync can deadlock
+- verl never checks that the agent-loop workers, the reward workers (of which one that is gone would leave its share of
+  the trajectories unscored in every step) and TransferQueue's processes, which store all trajectories, are alive, and
+  the kernel kills large processes first when memory runs out. In `mode=colocate_async` a weight sync can deadlock
   (verl#7990).
 - A `stop` file in the run's folder requests the end; `agent-rl train` creates it at Ctrl-C or SIGTERM.
 
@@ -40,7 +41,7 @@ INTERVAL_S = 5.0
 """Number of seconds between two checks, each of which takes 1 ms. Ray's public list of actors needs its dashboard."""
 SIGNAL = signal.SIGUSR1
 """The signal that interrupts a wait of the trainer."""
-_WATCHED = re.compile("AgentLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
+_WATCHED = re.compile("AgentLoopWorker|RewardLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
 
 logger = logging.getLogger(__name__)
 

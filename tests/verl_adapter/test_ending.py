@@ -65,11 +65,12 @@ def test_a_run_that_ends_is_watched_no_longer(monkeypatch):
     ("name", "said", "cause", "has_store"),
     [
         ("AgentLoopWorkerTQ", "reason: WORKER_DIED", "out of memory?", True),
+        ("AgentRewardLoopWorker", "reason: WORKER_DIED", "out of memory?", True),
         ("SimpleStorageUnit", "Worker exit type: NODE_OUT_OF_MEMORY", "it ran out of memory", False),
         ("WorkerDict", "", None, True),
     ],
 )
-def test_only_processes_that_nobody_asks_are_watched(name, said, cause, has_store, monkeypatch):
+def test_only_processes_whose_end_would_go_unnoticed_are_watched(name, said, cause, has_store, monkeypatch):
     ray, state = pytest.importorskip("ray"), pytest.importorskip("ray._private.state")
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_job_id=lambda: "01000000"))
     dead = {"ActorClassName": name, "Pid": 7, "DeathCause": said}
