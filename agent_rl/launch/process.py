@@ -22,7 +22,7 @@ from agent_rl.errors import AgentRLError
 from agent_rl.launch.output import failure
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.settings.old_keys import RUN
-from agent_rl.work.parts import whole_lines
+from agent_rl.work.parts import append_lines, whole_lines
 
 SHARED_MEMORY = Path("/dev/shm")
 NEW_METRICS = "metrics.new.jsonl"
@@ -87,13 +87,14 @@ def run_trainer(
     out = Path(folder).resolve()
     out.mkdir(parents=True, exist_ok=True)
     log, metrics = out / "train.log", out / NEW_METRICS
+    Tail(metrics, 0, _kept(metrics, _ignore, on_output)).read()  # an aborted start has not read its last lines
     metrics.unlink(missing_ok=True)
     before = shared_files()
     try:
         with ExitStack() as stack:
             output = stack.enter_context(open(log, "ab"))
             start = output.tell()
-            files = [Tail(log, start, on_output), Tail(metrics, 0, _kept(metrics, on_metrics))]
+            files = [Tail(log, start, on_output), Tail(metrics, 0, _kept(metrics, on_metrics, on_output))]
             env = {**environ, **logger_environment(out, environ)}
             child, _ = stack.enter_context(process_tree(command, env, output, RUN))
             try:
@@ -102,8 +103,8 @@ def run_trainer(
                 if stopping:
                     stopping.on_abort(error.by)
                 raise
-    finally:
         metrics.unlink(missing_ok=True)
+    finally:
         remove_unused(shared_files() - before)
     if child.returncode:
         written = [out, *([] if checkpoints is None else [Path(checkpoints)])]
@@ -221,19 +222,26 @@ class Tail:
                 self._on_line(line.decode(errors="replace").rstrip("\n"))
 
 
-def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> Callable[[str], None]:
+def _kept(
+    metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None], on_output: Callable[[str], None]
+) -> Callable[[str], None]:
     """Return a function that appends the lines that verl writes to `NEW_METRICS` to `metrics.jsonl`."""
     file, is_first = metrics.with_name("metrics.jsonl"), True
 
     def keep(line: str) -> None:
         nonlocal is_first
-        record = json.loads(line)
+        try:
+            record = json.loads(line)
+        except ValueError:  # verl does not notice that only a part of a line fits on a disk
+            on_output(f"agent_rl: the metrics of a step are lost: verl could not write all of them to {metrics}")
+            return
         if is_first and file.exists():
-            lines = [each for each in file.read_text().splitlines() if _is_kept(json.loads(each), record)]
-            file.write_text("".join(f"{each}\n" for each in lines))
+            lines = [each for _, each in whole_lines(file, 0) if _is_kept(json.loads(each), record)]
+            temporary = file.with_suffix(".tmp")
+            temporary.write_bytes(b"".join(lines))
+            os.replace(temporary, file)
         is_first = False
-        with open(file, "a") as appended:
-            appended.write(f"{line}\n")
+        append_lines(file, f"{line}\n".encode())
         on_metrics(record["step"], record["data"])
 
     return keep

@@ -55,10 +55,10 @@ FREE_TO_CHANGE = (
 """Keys and sections that may differ when a run resumes."""
 
 PARTS = (
-    *("run.json", "train.log", "metrics.jsonl", "tensorboard", "trace*.jsonl", "trace.images", "rollouts"),
-    *("checkpoints", "hydra"),
+    *("train.log", "metrics*.jsonl", "tensorboard", "trace*.jsonl", "trace.images", "rollouts", "checkpoints"),
+    *("hydra", "run.json"),
 )
-"""Patterns of the files that a run writes into its folder."""
+"""Patterns of the files that a run writes into its folder; `run.json`, without which it is not a run, is moved last."""
 VERSIONS = ("verl", "sglang", "torch", "transformers", "ray", "TransferQueue")
 MOST_SHOWN = 10
 

@@ -72,6 +72,35 @@ def test_metrics_of_a_run_that_goes_on_are_kept_without_the_steps_that_are_train
     assert (tmp_path / "train.log").read_text() == "output of start 0\noutput of start 1\n"
 
 
+def test_the_last_metrics_before_the_launcher_was_killed_are_kept(tmp_path: Path) -> None:
+    """It had read one of two steps, and was writing that line again when it was killed."""
+    lines = [json.dumps({"step": step, "data": {"training/global_step": step}}) + "\n" for step in (1, 2, 3)]
+    (tmp_path / "metrics.jsonl").write_text(lines[0] + lines[1][:9])
+    (tmp_path / module.NEW_METRICS).write_text(lines[0] + lines[1] + lines[2][:9])
+    code = f"import os; open(os.environ['VERL_FILE_LOGGER_PATH'], 'w').write({lines[2]!r})"
+    run_trainer(script(code), tmp_path)
+    assert (tmp_path / "metrics.jsonl").read_text() == "".join(lines)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl", "train.log"]
+
+
+def test_a_line_of_metrics_of_which_a_full_disk_took_a_part_does_not_end_the_run(tmp_path: Path) -> None:
+    code = (
+        "import json, os, resource\n"
+        "lines = [json.dumps({'step': step, 'data': {}}).encode() + b'\\n' for step in (1, 2, 3, 4)]\n"
+        "file = open(os.environ['VERL_FILE_LOGGER_PATH'], 'wb', buffering=0)\n"  # as verl does
+        "file.write(lines[0])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (len(lines[0]) + 9, resource.RLIM_INFINITY))\n"
+        "file.write(lines[1])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
+        "file.write(lines[2]); file.write(lines[3])\n"
+    )
+    printed: list[str] = []
+    run_trainer(script(code), tmp_path, on_output=printed.append)
+    assert [each["step"] for each in read_metrics(tmp_path)] == [1, 4]
+    assert printed == [f"agent_rl: the metrics of a step are lost: verl could not write all of them to {tmp_path}/"
+                       "metrics.new.jsonl"]  # fmt: skip
+
+
 def fail() -> None:
     raise RuntimeError("the head has ended")
 
