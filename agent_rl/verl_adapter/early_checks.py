@@ -27,7 +27,7 @@ from agent_rl.preflight.check import Needs, check, reason, refuse
 from agent_rl.preflight.own_code import function_problems
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.tools import ToolSpec
-from agent_rl.verl_adapter import checkpoints, custom_function, ordering, stragglers  # noqa: F401 - also for their checks
+from agent_rl.verl_adapter import checkpoints, custom_function, ordering, stragglers  # also for their checks
 from agent_rl.verl_adapter.algorithms import maxrl, remax, turns
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.inspection import load_specs
