@@ -1,0 +1,513 @@
+"""One training under one fault: `python -m benchmarks.faulted_run KIND NUMBER`, which prints the result as JSON.
+
+The fault comes at a random moment, drawn from the kind and the number. When the run ends early, the very same command
+is given again until the run has trained to its end. Then the data order, the trace and the leftovers are compared with
+those of the undisturbed run. `benchmarks.faults` starts this in namespaces of its own (processes, mounts), where
+nothing else runs, and /tmp and /dev/shm are empty.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from agent_rl.evaluation.run_checks import check_tokens
+from agent_rl.evaluation.run_record import read_run
+from agent_rl.settings import AgentRLSettings
+from agent_rl.trajectory import trace
+from agent_rl.trajectory.run_files import leaves, read_metrics
+from tests.e2e.training import overrides
+from tests.rewards.judge.server import completion
+from tests.support.http_faults import FaultyServer, answer, drop
+
+ROOT = Path(__file__).parents[1]
+RECIPE = ROOT / "recipes/quickstart"
+WORK = ROOT / "outputs/faults"
+STEPS, SAVED = 6, 2
+END_S = 900.0
+"""Seconds within which a run ends after a fault: on its own, or because it is trained."""
+LEFT_S = 60.0
+"""Seconds within which the processes of a start end after it."""
+MOST_RESUMES = 3
+UNDISTURBED = "undisturbed"
+
+
+class Run:
+    """The training of one case, over all its starts.
+
+    Args:
+        kind: the fault.
+        number: of the kind's cases; seeds the moment and what is hit.
+        undisturbed: the result of the undisturbed run.
+    """
+
+    def __init__(self, kind: str, number: int, undisturbed: dict[str, Any]) -> None:
+        self.kind, self.undisturbed = kind, undisturbed
+        self.random = random.Random(zlib.crc32(f"{kind} {number}".encode()))
+        self.work = WORK / f"{kind}_{number}".replace(" ", "_")
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.folder = self.work / "run"
+        self.folder.mkdir(parents=True)
+        self.tracker = self.folder / "checkpoints/latest_checkpointed_iteration.txt"
+        self.words = overrides(
+            self.folder,
+            RECIPE / "model",
+            "data.shuffle=true",
+            data__max_response_length=192,
+            reward__reward_manager__name="trajectory",
+            reward__custom_reward_function__path="null",
+            trainer__total_training_steps=STEPS,
+            trainer__save_freq=SAVED,
+            trainer__resume_mode="auto",
+            trainer__rollout_data_dir="null",
+            agent_rl__trace__tokens=True,
+        )
+        self.words.remove("data.shuffle=False")
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ends: list[dict[str, Any]] = []
+        self.problems: list[str] = []
+
+    def start(self) -> None:
+        """Give the command, which is the same at every start."""
+        command = [sys.executable, "-m", "agent_rl.cli.main", "train", str(RECIPE), *self.words]
+        environment = {**os.environ, "VERL_PLATFORM": "cpu", "RAY_USAGE_STATS_ENABLED": "0", "NO_COLOR": "1"}
+        with open(self.work / "printed", "ab") as printed:
+            self.printed_from = printed.tell()
+            self.process = subprocess.Popen(command, stdout=printed, stderr=printed, cwd=ROOT, env=environment)
+
+    @property
+    def has_ended(self) -> bool:
+        assert self.process is not None
+        return self.process.poll() is not None
+
+    def wait(self) -> int:
+        """Wait for the end of a start, and of all its processes; return the exit status."""
+        assert self.process is not None
+        began = time.monotonic()
+        try:
+            status = self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self.problems.append(f"start {len(self.ends) + 1} has not ended after {END_S:.0f} s")
+            self.kill()
+            status = self.process.wait()
+        waited = time.monotonic() - began
+        _wait_until(lambda: not self.processes(), LEFT_S)
+        self.problems += [f"start {len(self.ends) + 1} left a process: {_name(each)}" for each in self.processes()]
+        self.kill()
+        said = (self.work / "printed").read_bytes()[self.printed_from :].decode(errors="replace")
+        said = re.sub(r", on [\d.]+", "", said.replace(f"{ROOT}/", ""))  # of this machine
+        lines = [line for line in said.splitlines() if line.startswith(("error: ", "agent_rl: ", "stopped"))]
+        self.ends.append({"status": status, "seconds": round(waited, 1), "said": [line[:300] for line in lines]})
+        return status
+
+    def processes(self) -> list[psutil.Process]:
+        """Return every process of these namespaces but those of the case itself."""
+        own = {1, os.getpid(), *(process.pid for process in helpers)}
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess):
+                if process.pid not in own and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def kill(self) -> int:
+        """Kill all processes, in random order, and return their number."""
+        found = self.processes()
+        for process in self.random.sample(found, len(found)):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        return len(found)
+
+    def steps_logged(self) -> int:
+        files = (self.folder / name for name in ("metrics.jsonl", "metrics.new.jsonl"))
+        texts = [file.read_text() if file.is_file() else "" for file in files]
+        return max((int(step) for text in texts for step in re.findall(r'"step": ?(\d+)', text)), default=0)
+
+    def wait_for_moment(self) -> str:
+        """Wait until a random moment of the run, and return what it is."""
+        step = self.random.randrange(STEPS)
+        usual = self.undisturbed["step_s"] if step else self.undisturbed["first_step_s"]
+        delay = self.random.random() * usual
+        _wait_until(lambda: self.has_ended or self.steps_logged() >= step, END_S, every_s=0.02)
+        time.sleep(delay)
+        return f"{delay:.1f} s after step {step}"
+
+
+helpers: list[subprocess.Popen[bytes]] = []
+"""Processes of the case itself."""
+
+
+def _name(process: psutil.Process) -> str:
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())[:120] or process.name()
+    return "gone"
+
+
+def _wait_until(condition: Callable[[], object], limit_s: float, every_s: float = 0.1) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every_s)
+    return True
+
+
+Fault = Callable[[Run], str]
+"""Provokes the fault in a run that has been started, and returns what was done."""
+
+VICTIMS: dict[str, tuple[str, ...]] = {
+    "agent-loop worker": ("ray::AgentLoopWorker",),
+    "reward worker": ("ray::AgentRewardLoopWorker",),
+    "engine": ("ray::SGLangHttpServer", "sglang::"),
+    "TransferQueue": ("ray::SimpleStorageUnit", "ray::TransferQueueController"),
+    "launcher": ("agent_rl.cli.main",),
+    "trainer": ("verl.trainer.main_ppo", "ray::TaskRunner", "ray::WorkerDict"),
+}
+"""What SIGKILL hits: one of the processes whose command line contains one of the names."""
+
+
+def _kill(names: Sequence[str]) -> Fault:
+    def fault(run: Run) -> str:
+        def victims() -> list[psutil.Process]:
+            found = []
+            for process in run.processes():
+                if any(name in _name(process) for name in names) and "fork_server" not in _name(process):
+                    found.append(process)
+            return sorted(found, key=lambda each: each.pid)
+
+        when = run.wait_for_moment()
+        if not _wait_until(lambda: run.has_ended or victims(), END_S, every_s=0.02) or not (found := victims()):
+            run.problems.append("there was no process to kill")
+            return when
+        victim = run.random.choice(found)
+        what = _name(victim).split(" ")[0] if "main_ppo" not in _name(victim) else "main_ppo"
+        victim.kill()
+        return f"{when}: {what}"
+
+    return fault
+
+
+def _kill_all(run: Run) -> str:
+    when = run.wait_for_moment()
+    return f"{when}: {run.kill()} processes"
+
+
+def _signal(signum: signal.Signals) -> Fault:
+    def fault(run: Run) -> str:
+        when = run.wait_for_moment()
+        assert run.process is not None
+        run.process.send_signal(signum)
+        return when
+
+    return fault
+
+
+def _damage(run: Run) -> str:
+    """Kill the run when two checkpoints are complete, and damage the newest one."""
+    _wait_until(lambda: run.has_ended or run.steps_logged() >= 2 * SAVED, END_S, every_s=0.02)
+    run.kill()
+    newest = run.folder / f"checkpoints/global_step_{run.tracker.read_text()}"
+    files = sorted(newest.rglob("*.pt"))
+    file, how = run.random.choice(files), run.random.choice(("truncated", "emptied", "removed", "overwritten"))
+    size = file.stat().st_size
+    if how == "removed":
+        file.unlink()
+    elif how == "overwritten":
+        with open(file, "r+b") as damaged:
+            damaged.seek(size // 3)
+            damaged.write(bytes(size // 4))
+    else:
+        os.truncate(file, 0 if how == "emptied" else run.random.randrange(1, size))
+    return f"{file.relative_to(newest)} {how}"
+
+
+def _small_disk(run: Run, name: str, least: int, most: int) -> Callable[[], None]:
+    """Make a folder of the run a file system of few bytes; return what makes it large."""
+    place = run.folder / name
+    place.mkdir(exist_ok=True)
+    kept = {file.name: file.read_bytes() for file in place.iterdir()}
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={run.random.randrange(least, most)}", "tmpfs", place], check=True
+    )
+    for file, content in kept.items():
+        (place / file).write_bytes(content)
+
+    def enlarge() -> None:
+        subprocess.run(["mount", "-o", "remount,size=1g", place], check=True)
+
+    return enlarge
+
+
+def _port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+class Service:
+    """A server with a proxy before it.
+
+    Args:
+        healthy: what the server answers with when nothing is wrong.
+    """
+
+    def __init__(self, healthy: Callable[[Any], None]) -> None:
+        self._healthy, self._step = healthy, healthy
+        self.server = FaultyServer(default=lambda handler: self._step(handler))
+        self.server.__enter__()
+        self.port = _port()
+        self._proxy = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(ROOT / "tests/support/tcp_proxy.py"), str(self.port)]
+        helpers.append(proxy := subprocess.Popen([*command, str(self.server.server_port)]))
+        return proxy
+
+    def answer_with(self, step: Callable[[Any], None]) -> None:
+        self._step = step
+
+    def kill(self) -> None:
+        self._proxy.kill()
+        self._proxy.wait()
+
+    def stop(self) -> None:
+        self._proxy.send_signal(signal.SIGSTOP)
+
+    def heal(self) -> None:
+        self._step = self._healthy
+        self._proxy.send_signal(signal.SIGCONT)
+        if self._proxy.poll() is not None:
+            self._proxy = self._start()
+
+
+def _tool_words(run: Run, service: Service) -> list[str]:
+    """Let the calculator be a tool on a server."""
+    expression = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
+    endpoint = {"name": "calculator", "description": "Computes.", "path": "/calculate", "parameters": expression}
+    config = {"base_url": f"http://127.0.0.1:{service.port}", "timeout_s": 2, "total_s": 6, "attempts": 3}
+    tools = {"tools": [{"name": "http", "config": {**config, "endpoints": [endpoint]}}]}
+    (run.work / "tools.yaml").write_text(json.dumps(tools))
+    return [f"actor_rollout_ref.rollout.multi_turn.tool_config_path={run.work}/tools.yaml"]
+
+
+def _judge_words(run: Run, service: Service) -> list[str]:
+    config = f"url:'http://127.0.0.1:{service.port}',model:judge,timeout_s:2,total_s:6,attempts:3"
+    return [f"+agent_rl.reward.components.judge={{kind:judge,weight:0.1,config:{{{config}}}}}"]
+
+
+def _calculated(handler: Any) -> None:
+    answer(200, {"result": zlib.crc32(handler.path.encode()) % 100})(handler)
+
+
+def _judged(handler: Any) -> None:
+    answer(200, completion(json.dumps({"reason": "fine", "score": zlib.crc32(handler.body) % 11})))(handler)
+
+
+def _flap(healthy: Callable[[Any], None]) -> Callable[[Any], None]:
+    steps = random.Random(0)
+
+    def step(handler: Any) -> None:
+        steps.choice((healthy, drop, answer(503), answer(500)))(handler)
+
+    return step
+
+
+SERVICE_FAULTS: dict[str, Callable[[Service], None]] = {
+    "tool server dead": Service.kill,
+    "tool server slow": lambda service: service.answer_with(answer(200, {"result": 1}, delay_s=4)),
+    "tool server flapping": lambda service: service.answer_with(_flap(_calculated)),
+    "tool server's network stopped": Service.stop,
+    "judge dead": Service.kill,
+    "judge limits the rate": lambda service: service.answer_with(answer(429, {"error": "slow down"}, retry_after=1)),
+    "judge's network stopped": Service.stop,
+}
+
+
+def _served(kind: str, run: Run) -> tuple[list[str], Fault, Callable[[], None]]:
+    is_tool = kind.startswith("tool")
+    service = Service(_calculated if is_tool else _judged)
+
+    def fault(run: Run) -> str:
+        when = run.wait_for_moment()
+        SERVICE_FAULTS[kind](service)
+        lasts = run.random.uniform(1, 4 * run.undisturbed["step_s"])
+        _wait_until(lambda: run.has_ended, lasts)
+        service.heal()
+        return f"{when}, for {lasts:.1f} s"
+
+    words = _tool_words(run, service) if is_tool else _judge_words(run, service)
+    return words, fault, service.heal
+
+
+DISKS = {
+    "disk full for checkpoints": ("checkpoints", 1_000_000, 12_000_000),
+    "disk full for the trace": ("traced", 20_000, 200_000),
+    "disk full for the run's folder": (".", 300_000, 12_000_000),
+}
+KILLS = (*VICTIMS, "whole process group")
+KINDS = (
+    *KILLS,
+    "SIGTERM",
+    "SIGINT",
+    "newest checkpoint damaged",
+    *DISKS,
+    *SERVICE_FAULTS,
+)
+
+
+def execute(kind: str, number: int, undisturbed: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of one case."""
+    run = Run(kind, number, undisturbed)
+    fault: Fault | None = None
+    repair: Callable[[], None] = lambda: None  # noqa: E731
+    if kind in VICTIMS:
+        fault = _kill(VICTIMS[kind])
+        run.words.append(f"reward.num_workers={2 * (kind == 'reward worker')}")
+    elif kind == "whole process group":
+        fault = _kill_all
+    elif kind.startswith("SIG"):
+        fault = _signal(signal.Signals[kind])
+    elif kind == "newest checkpoint damaged":
+        fault = _damage
+    elif kind in SERVICE_FAULTS:
+        words, fault, repair = _served(kind, run)
+        run.words += words
+    elif kind in DISKS:
+        name, least, most = DISKS[kind]
+        if name == "traced":
+            run.words.append(f"agent_rl.trace.path={run.folder}/traced/trace.jsonl")
+        repair = _small_disk(run, name, least, most)
+    run.start()
+    what = fault(run) if fault else ""
+    status = run.wait()
+    repair()
+    while status and len(run.ends) <= MOST_RESUMES:
+        run.start()
+        status = run.wait()
+    result = {"what": what, "ends": run.ends, **_examined(run)}
+    if status:
+        run.problems.insert(0, f"exit status {status} after {MOST_RESUMES} resumes")
+    result["problems"] = run.problems
+    if kind in DISKS and run.problems:  # the disk ends with this process
+        shutil.copytree(run.folder, run.work / "kept")
+    return result
+
+
+def _examined(run: Run) -> dict[str, Any]:
+    """Compare the finished run with the undisturbed one; problems go to the run."""
+    problems, usual = run.problems, run.undisturbed
+    metrics = read_metrics(run.folder) if (run.folder / "metrics.jsonl").is_file() else []
+    steps = [line["step"] for line in metrics]
+    if steps != list(range(1, STEPS + 1)):
+        problems.append(f"logged steps: {steps}")
+    if not run.tracker.is_file() or run.tracker.read_text() != str(STEPS):
+        problems.append(f"the newest checkpoint is not that of step {STEPS}")
+    log = (run.folder / "train.log").read_text(errors="replace")
+    lost = sum(map(int, re.findall(r"can be written again; (\d+) records were lost", log)))
+    is_trace_whole = not lost and "New records are lost" not in log
+    order, repeated = _order(run, is_trace_whole)
+    if usual and is_trace_whole and order != usual["order"]:
+        may_miss = _unscored(run) if run.kind in SERVICE_FAULTS else defaultdict(Counter)
+        problems.extend(_difference(order, usual["order"], may_miss))
+    found = sorted({re.sub(r"[0-9a-z_]{8}$|[0-9a-f]{8,}|\d+", "#", path.name) for path in Path("/tmp").iterdir()})
+    if usual and (more := set(found) - set(usual["left"])):
+        problems.append(f"temporary files are left: {', '.join(sorted(more))}")
+    if shared := sorted(path.name for path in Path("/dev/shm").iterdir()):
+        problems.append(f"shared memory is left: {', '.join(shared[:5])}")
+    strange = [path.name for path in run.folder.iterdir() if path.suffix in (".tmp", ".new") or ".new." in path.name]
+    if strange:
+        problems.append(f"files are left in the run's folder: {', '.join(strange)}")
+    seconds = [line["timing_s/step"] for line in metrics]
+    return {
+        "steps": len(set(steps)),
+        "repeated": repeated,
+        "unscored": int(sum(line.get("agent/unscored", 0) for line in metrics)),
+        "records_lost": lost if lost or is_trace_whole else None,
+        "order": order,
+        "left": found,
+        "step_s": round(sum(seconds[1:]) / max(1, len(seconds) - 1), 2),
+    }
+
+
+def _trace(run: Run) -> Path:
+    inside = run.folder / "traced/trace.jsonl"
+    return inside if inside.is_file() else run.folder / "trace.jsonl"
+
+
+def _order(run: Run, is_whole: bool) -> tuple[list[list[int]], int]:
+    """Return the rows of each step that were trained, and the number of steps that were trained again."""
+    batches = list(trace.read_batches(_trace(run)))
+    last = {batch.step: batch for batch in batches}
+    traced: dict[str, list[int]] = defaultdict(list)
+    for own in trace.read(_trace(run), torn="skip"):
+        traced[own.id].append(own.info["index"])
+    reader = trace.TokenReader(_trace(run))
+    order = []
+    for step in range(1, STEPS + 1):
+        rows = []
+        for name in last[step].names if step in last else ():
+            id = name.rpartition("_")[0]
+            if is_whole and (len(traced[id]) != 1 or not reader.read(id)):
+                run.problems.append(f"step {step}: {id} is {len(traced[id])} times in the trace")
+            rows += traced[id][:1]
+        order.append(sorted(rows))
+    if is_whole:
+        about = json.loads((run.folder / "run.json").read_text())
+        keys = dict(leaves(about["configuration"]))
+        samples = read_run(run.folder, keys, about["started"])
+        run.problems += list(check_tokens(samples, AgentRLSettings.model_validate(about["configuration"]["agent_rl"])))
+    return order, len(batches) - len(last)
+
+
+def _unscored(run: Run) -> dict[int, Counter[int]]:
+    """Return the rows of each step that have a trajectory without a score."""
+    found: dict[int, Counter[int]] = defaultdict(Counter)
+    for own in trace.read(_trace(run), torn="skip"):
+        if own.score is None:
+            found[own.info["step"]][own.info["index"]] += 1
+    return found
+
+
+def _difference(order: list[list[int]], usual: list[list[int]], unscored: dict[int, Counter[int]]) -> Iterator[str]:
+    """Yield what differs, except the rows of which a trajectory went without a score."""
+    for step, (own, expected) in enumerate(zip(order, usual, strict=True), start=1):
+        missing, more = Counter(expected) - Counter(own), Counter(own) - Counter(expected)
+        if unexplained := sorted(row for row in missing if row not in unscored[step]):
+            yield f"step {step}: rows {unexplained} were not trained"
+        if more:
+            yield f"step {step}: rows {sorted(more)} were trained in addition"
+
+
+def main(kind: str, number: int) -> None:
+    for place, size in (("/tmp", "4g"), ("/dev/shm", "4g")):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], check=True)
+    baseline = json.loads(sys.stdin.read() or "{}")
+    began = time.monotonic()
+    try:
+        result = execute(kind, number, baseline)
+    finally:
+        for helper in helpers:
+            helper.kill()
+    if not baseline:
+        result["first_step_s"] = time.monotonic() - began - STEPS * result["step_s"] - 5
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,87 @@
+"""Breaks real trainings at random moments and checks that none of them loses anything: `make faults`.
+
+    python -m benchmarks.faults [runs]     # executes the cases that are missing, then writes docs/reference/faults.json
+    python -m benchmarks.faults 50 engine  # only the cases of these kinds
+
+`runs` trainings are killed (spread over six kinds), and each other kind has one for every 25 of them. A case is stored
+when it has ended, so that the command can be stopped and given again; a case with a problem runs again then. Each runs
+in namespaces of its own, which needs a kernel with user namespaces (`unshare`).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
+
+from agent_rl.evaluation.experiments.receipt import machine
+from benchmarks.faulted_run import KILLS, KINDS, RECIPE, ROOT, SAVED, STEPS, UNDISTURBED, WORK
+
+RESULTS = ROOT / "docs/reference/faults.json"
+NAMESPACES = ("unshare", "-Urmpf", "--mount-proc", "--kill-child", "sh", "-c", '"$@"; exit $?', "sh")
+"""The shell is process 1 and collects orphans."""
+CASE_S = 2400
+"""Seconds after which a case is given up."""
+
+
+def main(runs: int, kinds: set[str]) -> None:
+    """Execute the missing cases, and store each when it has ended."""
+    record: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {"cases": {}}
+    record |= {
+        "command": "make faults",
+        "runs": runs,
+        "kills": list(KILLS),
+        "steps": STEPS,
+        "saved": SAVED,
+        "versions": {name: version(name) for name in ("agent_rl", "verl", "sglang", "torch", "transformers", "ray")},
+        "machine": machine(RECIPE / "model"),
+    }
+    if UNDISTURBED not in record:
+        record[UNDISTURBED] = _execute(UNDISTURBED, 0, {})
+    _store(record)
+    for kind, number in _cases(runs):
+        name = f"{kind} {number}"
+        if (kinds and kind not in kinds) or not record["cases"].get(name, {"problems": [name]})["problems"]:
+            continue
+        print(time.strftime("%H:%M:%S"), name, flush=True)
+        record["cases"][name] = result = _execute(kind, number, record[UNDISTURBED])
+        _store(record)
+        print(f"  {result['what']}: {[end['status'] for end in result['ends']]} {result['problems']}", flush=True)
+
+
+def _cases(runs: int) -> Iterator[tuple[str, int]]:
+    """Yield every case, one of each kind before the second of any."""
+    for number in range(runs):
+        for kind in KINDS:
+            if number < (-(-(runs - KILLS.index(kind)) // len(KILLS)) if kind in KILLS else max(1, runs // 25)):
+                yield kind, number
+
+
+def _execute(kind: str, number: int, undisturbed: dict[str, Any]) -> dict[str, Any]:
+    command = [*NAMESPACES, sys.executable, "-m", "benchmarks.faulted_run", kind, str(number)]
+    done = subprocess.run(
+        command, input=json.dumps(undisturbed), text=True, stdout=subprocess.PIPE, cwd=ROOT, timeout=CASE_S, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{kind} {number}: the case itself failed; its files are in {WORK}")
+    result: dict[str, Any] = json.loads(done.stdout)
+    if undisturbed:  # a case that passes has the same
+        del result["order"], result["left"]
+    if not result["problems"]:
+        shutil.rmtree(WORK / f"{kind}_{number}".replace(" ", "_"))
+    return result
+
+
+def _store(record: dict[str, Any]) -> None:
+    temporary = RESULTS.with_suffix(".tmp")
+    temporary.write_text(json.dumps(record, indent=1) + "\n")
+    temporary.replace(RESULTS)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50, set(sys.argv[2:]))
