@@ -37,6 +37,7 @@ from omegaconf import OmegaConf
 from agent_rl.cpu import engine_forks, switch
 from agent_rl.cpu.engine_forks import receive, take_streams
 from agent_rl.cpu.forked_python import SERVER
+from agent_rl.settings.old_keys import RUN
 
 LIBRARIES = (
     "torch",
@@ -74,7 +75,11 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
     short = environ.get("RAY_TMPDIR")  # a socket's path must be short
     if short:
         os.makedirs(short, exist_ok=True)  # otherwise Ray creates it
-    folder = tempfile.mkdtemp(prefix="agent_rl_", dir=short or None)
+    prefix = f"agent_rl_{environ.get(RUN, '')}"
+    if RUN in environ:  # a start of this run that was killed has left its folder
+        for left in Path(short or tempfile.gettempdir()).glob(f"{prefix}_*"):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=f"{prefix}_", dir=short or None)
     path = f"{folder}/forks"
     environ = {**environ, **switch.child_environment(), "OMP_NUM_THREADS": "1"}  # a fork has no OpenMP threads
     try:

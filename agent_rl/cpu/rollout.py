@@ -7,7 +7,6 @@ memory, and the server loads them with the same loader as at startup; then the f
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
@@ -16,7 +15,7 @@ from safetensors.torch import save_file
 from verl.workers.rollout.sglang_rollout.sglang_rollout import ServerAdapter
 from verl.workers.rollout.utils import ensure_async_iterator
 
-from agent_rl.cpu.shared_memory import SHARED_MEMORY, full_tensor
+from agent_rl.cpu.shared_memory import full_tensor, weights_folder
 
 
 class CPUServerAdapter(ServerAdapter):
@@ -47,7 +46,7 @@ class CPUServerAdapter(ServerAdapter):
         tensors = {name: full_tensor(tensor) async for name, tensor in ensure_async_iterator(weights)}
         if self._engine is None:
             return
-        folder = tempfile.mkdtemp(prefix="agent_rl_weights_", dir=SHARED_MEMORY)
+        folder = weights_folder()
         try:
             save_file(tensors, f"{folder}/model.safetensors")
             result = await self._engine._make_async_request(

@@ -19,7 +19,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegistry
 
+from agent_rl.cpu.switch import WEIGHTS
 from agent_rl.errors import ConfigError
+from agent_rl.settings.old_keys import RUN
 
 SHARED_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 POLL_S = 0.02
@@ -41,7 +43,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
     def prepare(self) -> dict[str, Any]:
         """Return the folder of this update, which the writer creates, and its machine."""
         if self._is_master:
-            self._folder = tempfile.mkdtemp(prefix="agent_rl_weights_", dir=SHARED_MEMORY)
+            self._folder = weights_folder()
         return {"folder": self._folder, "machine": os.uname().nodename}
 
     @classmethod
@@ -91,6 +93,11 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
     @property
     def _file(self) -> str:
         return f"{self._folder}/model.safetensors"
+
+
+def weights_folder() -> str:
+    """Create a folder for the weights of an update, which the launcher removes if this process is killed."""
+    return tempfile.mkdtemp(prefix=f"{WEIGHTS}{os.environ.get(RUN, '')}_", dir=SHARED_MEMORY)
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:

@@ -49,6 +49,8 @@ ENVIRONMENT = {
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * 128)}
 """Hides the machine's GPUs, which SGLang would otherwise choose. Ray gives a worker one entry per reserved logical GPU,
 and refuses to start with fewer entries."""
+WEIGHTS = "agent_rl_weights_"
+"""Prefix of the folders in shared memory with the weights of an update; the run's mark follows."""
 _set_here: set[str] = set()
 """Variables that `activate` has set in this process."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import time
@@ -18,6 +20,7 @@ from typing import IO, Any
 import psutil
 
 from agent_rl.cpu.fork_server import fork_server
+from agent_rl.cpu.switch import WEIGHTS
 from agent_rl.errors import AgentRLError
 from agent_rl.launch.output import failure
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
@@ -87,6 +90,8 @@ def run_trainer(
     out = Path(folder).resolve()
     out.mkdir(parents=True, exist_ok=True)
     log, metrics = out / "train.log", out / NEW_METRICS
+    mark = hashlib.sha256(os.fsencode(out)).hexdigest()[:16]
+    _end_processes(RUN, mark)  # of a start whose launcher was killed
     Tail(metrics, 0, _kept(metrics, _ignore, on_output)).read()  # an aborted start has not read its last lines
     metrics.unlink(missing_ok=True)
     before = shared_files()
@@ -96,7 +101,7 @@ def run_trainer(
             start = output.tell()
             files = [Tail(log, start, on_output), Tail(metrics, 0, _kept(metrics, on_metrics, on_output))]
             env = {**environ, **logger_environment(out, environ)}
-            child, _ = stack.enter_context(process_tree(command, env, output, RUN))
+            child, _ = stack.enter_context(process_tree(command, env, output, RUN, mark))
             try:
                 follow(child, files, watch)
             except Aborted as error:
@@ -120,7 +125,7 @@ def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) ->
 
 @contextmanager
 def process_tree(
-    command: Sequence[str], env: Mapping[str, str], output: IO[bytes], variable: str
+    command: Sequence[str], env: Mapping[str, str], output: IO[bytes], variable: str, mark: str | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
     """Run a child in a separate session during this block; the child ends with all processes that it has started.
 
@@ -129,11 +134,12 @@ def process_tree(
         env: the child's environment.
         output: receives the child's output.
         variable: environment variable that identifies its processes.
+        mark: its value, by default a random one.
 
     Returns:
         The child, and the variables of the server that forks its Ray workers on a CPU.
     """
-    mark = secrets.token_hex(16)
+    mark = mark or secrets.token_hex(16)
     try:
         with fork_server({**env, variable: mark}, output) as forks:
             child = subprocess.Popen(
@@ -145,9 +151,16 @@ def process_tree(
             finally:
                 stop(child)
     finally:
-        psutil.wait_procs(_processes_with(variable, mark), STOP_S)
-        for process in _processes_with(variable, mark):
-            process.kill()
+        _end_processes(variable, mark)
+
+
+def _end_processes(variable: str, mark: str) -> None:
+    """Wait for the processes with this mark, then kill them, and remove the weights that they left in memory."""
+    psutil.wait_procs(_processes_with(variable, mark), STOP_S)
+    for process in _processes_with(variable, mark):
+        process.kill()
+    for folder in SHARED_MEMORY.glob(f"{WEIGHTS}{mark}_*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:

@@ -139,6 +139,29 @@ def test_the_trainer_dies_with_its_parent(tmp_path: Path) -> None:
     assert not psutil.wait_procs([child], timeout=5)[1]
 
 
+def test_the_next_start_ends_what_a_killed_launcher_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that does not end with the trainer, and the weights that it was loading."""
+    monkeypatch.setattr(module, "SHARED_MEMORY", tmp_path / "shm")
+    monkeypatch.setattr(module, "STOP_S", 0.1)
+    trainer = (
+        "import os, subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
+        f"os.makedirs('{tmp_path}/shm/agent_rl_weights_' + os.environ['AGENT_RL_RUN'] + '_x')\n"
+        f"os.makedirs('{tmp_path}/shm/agent_rl_weights_of_another_run')\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\n"
+        "os.kill(os.getppid(), 9)"
+    )
+    code = (
+        "import sys\nfrom agent_rl.launch.process import run_trainer\n"
+        f"run_trainer([sys.executable, '-c', {trainer!r}], {str(tmp_path / 'run')!r})"
+    )
+    assert subprocess.run(script(code), check=False).returncode == -signal.SIGKILL
+    child = psutil.Process(int((tmp_path / "pid").read_text()))
+    run_trainer(script("pass"), tmp_path / "run")
+    assert not psutil.wait_procs([child], timeout=5)[1]
+    assert [path.name for path in (tmp_path / "shm").iterdir()] == ["agent_rl_weights_of_another_run"]
+
+
 def test_what_a_killed_process_leaves_in_shared_memory_is_removed_unless_another_uses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
