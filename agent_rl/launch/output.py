@@ -31,7 +31,7 @@ ROOM = 1 << 20
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
-_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")
+_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)|Exception): (.+)$")
 _WRAPPERS = ("ray.exceptions.RayTaskError", "torch.distributed.elastic.")
 """Exceptions that report an exception in another process."""
 _NO_ENGINE = re.compile("ActorDiedError|Failed to complete async request|Cannot connect to host")

@@ -123,6 +123,11 @@ ELASTIC = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: tr
         ([CRASH, "SIGQUIT received."], -3, "SGLang's process scheduler_0: ended by SIGKILL (out of memory?)"),
         (["Traceback (most recent call last):", "ValueError: no", "resource_tracker: a leak"], 1, "ValueError: no"),
         (["usage: launch_server.py", OPTION], 2, OPTION),
+        (
+            ["Exception: The node timed out during startup.", "at the end"],
+            1,
+            "Exception: The node timed out during startup.",
+        ),
         (["[rank1]: ValueError: no", ELASTIC, "  time : 2026-11-24"], 1, "ValueError: no"),
     ],
 )
