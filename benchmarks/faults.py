@@ -20,7 +20,8 @@ from importlib.metadata import version
 from typing import Any
 
 from agent_rl.evaluation.experiments.receipt import machine
-from benchmarks.faulted_run import KILLS, KINDS, RECIPE, ROOT, SAVED, STEPS, UNDISTURBED, WORK
+from agent_rl.launch.process import begin_child
+from benchmarks.faulted_run import KILLS, KINDS, RECIPE, ROOT, SAVED, STEPS, UNDISTURBED, folder_of
 
 RESULTS = ROOT / "docs/reference/faults.json"
 NAMESPACES = ("unshare", "-Urmpf", "--mount-proc", "--kill-child", "sh", "-c", '"$@"; exit $?', "sh")
@@ -49,7 +50,11 @@ def main(runs: int, kinds: set[str]) -> None:
         if (kinds and kind not in kinds) or not record["cases"].get(name, {"problems": [name]})["problems"]:
             continue
         print(time.strftime("%H:%M:%S"), name, flush=True)
-        record["cases"][name] = result = _execute(kind, number, record[UNDISTURBED])
+        result = _execute(kind, number, record[UNDISTURBED])
+        if not result:
+            print(f"  the case itself failed; its files are in {folder_of(kind, number)}", flush=True)
+            continue
+        record["cases"][name] = result
         _store(record)
         print(f"  {result['what']}: {[end['status'] for end in result['ends']]} {result['problems']}", flush=True)
 
@@ -63,17 +68,19 @@ def _cases(runs: int) -> Iterator[tuple[str, int]]:
 
 
 def _execute(kind: str, number: int, undisturbed: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a case, or nothing if it could not be executed."""
     command = [*NAMESPACES, sys.executable, "-m", "benchmarks.faulted_run", kind, str(number)]
     done = subprocess.run(
-        command, input=json.dumps(undisturbed), text=True, stdout=subprocess.PIPE, cwd=ROOT, timeout=CASE_S, check=False
-    )
+        command, input=json.dumps(undisturbed), text=True, stdout=subprocess.PIPE, cwd=ROOT, timeout=CASE_S,
+        check=False, preexec_fn=begin_child,
+    )  # fmt: skip
     if done.returncode:
-        sys.exit(f"{kind} {number}: the case itself failed; its files are in {WORK}")
+        return {}
     result: dict[str, Any] = json.loads(done.stdout)
     if undisturbed:  # a case that passes has the same
         del result["order"], result["left"]
     if not result["problems"]:
-        shutil.rmtree(WORK / f"{kind}_{number}".replace(" ", "_"))
+        shutil.rmtree(folder_of(kind, number))
     return result
 
 
