@@ -112,6 +112,7 @@ CONTENTS = {
             "gateways",
             "certificates",
             "turn_credit",
+            "faults",
             "python",
             "gpu_node",
         )

@@ -567,10 +567,49 @@ def _correlation(own: Mapping[str, float] | None) -> str:
     return "none" if own is None else f"{own['correlation']:.2f} [{own['low']:.2f}, {own['high']:.2f}]"
 
 
+def faults_page() -> str:
+    """Return the table of `make faults`: trainings that were broken at random moments, and what was lost."""
+    record = json.loads((FOLDER / "reference/faults.json").read_text())
+    cases: dict[str, list[Any]] = {}
+    for name, case in record["cases"].items():
+        cases.setdefault(name.rpartition(" ")[0], []).append(case)
+    killed, machine = sum(len(cases.get(kind, ())) for kind in record["kills"]), record["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    lines = [
+        f"""{NOTE}
+# Faults
+
+Written by `make faults` on {machine["cpu"]} ({machine["cores"]} cores) with {versions}.
+[faults.json](faults.json) has every run: the moment, what was hit, how each start ended, and what it printed.
+
+Each run is a real training of {record["steps"]} steps on a CPU that saves a checkpoint every {record["saved"]} steps.
+One fault comes at a random moment, drawn from a seed. If the run ends, the very same command resumes it. A run passes
+if, at its end, every step was trained on the rows of the undisturbed run, every row of these steps is in the trace
+exactly once with its tokens, every sampled token was trained on or has a reason why not, all steps are in the metrics,
+and no process, temporary file or shared memory was left. A failing tool or judge may leave trajectories without a
+score. **{killed} of {record["runs"]} runs with SIGKILL have been executed so far**; the command resumes with the rest.
+
+| fault | runs | finished alone | resumed | steps | steps trained twice | unscored | trace records lost | verdict |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
+    ]
+    for kind, own in cases.items():
+        alone, starts = sum(len(case["ends"]) == 1 for case in own), [len(case["ends"]) for case in own]
+        sums = [sum(case[name] or 0 for case in own) for name in ("repeated", "unscored", "records_lost")]
+        steps = " to ".join(str(each) for each in sorted({case["steps"] for case in own}))
+        failed = [case["problems"][0] for case in own if case["problems"]]
+        verdict = "passed" if not failed else f"{len(failed)} failed: {'; '.join(failed)}"
+        resumed = f"{len(own) - alone}" + (f" (up to {max(starts) - 1} times)" if max(starts) > 2 else "")
+        lines.append(
+            f"| {kind} | {len(own)} | {alone} | {resumed} | {steps} | {' | '.join(map(str, sums))} | {verdict} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "results.md": _made_by("results_page.py", "results_page", NOTE, _markdown),
     "reference/certificates.md": certificates_page,
     "reference/turn_credit.md": turn_credit_page,
+    "reference/faults.md": faults_page,
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
     "reference/built_in.md": built_in_page,

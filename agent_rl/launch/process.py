@@ -140,25 +140,31 @@ def process_tree(
         The child, and the variables of the server that forks its Ray workers on a CPU.
     """
     mark = mark or secrets.token_hex(16)
+    session: int | None = None
     try:
         with fork_server({**env, variable: mark}, output) as forks:
             child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 env={**env, variable: mark, **forks}, start_new_session=True, preexec_fn=begin_child,
             )  # fmt: skip
+            session = child.pid
             try:
                 yield child, forks
             finally:
                 stop(child)
     finally:
-        _end_processes(variable, mark)
+        _end_processes(variable, mark, session)
 
 
-def _end_processes(variable: str, mark: str) -> None:
-    """Wait for the processes with this mark, then kill them, and remove the weights that they left in memory."""
+def _end_processes(variable: str, mark: str, session: int | None = None) -> None:
+    """Wait for the processes with this mark, then kill them, and remove the weights that they left in memory.
+
+    The session of the child, which has ended, ends too: Ray's agents, which may outlive Ray, overwrite their mark.
+    """
     psutil.wait_procs(_processes_with(variable, mark), STOP_S)
-    for process in _processes_with(variable, mark):
-        process.kill()
+    for process in _processes_with(variable, mark, session):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     for folder in SHARED_MEMORY.glob(f"{WEIGHTS}{mark}_*"):
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -267,12 +273,12 @@ def _is_kept(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
     return TRAINED in earlier["data"] and TRAINED not in first["data"]
 
 
-def _processes_with(variable: str, value: str) -> list[psutil.Process]:
-    """Return all other running processes that have inherited an environment variable."""
+def _processes_with(variable: str, value: str, session: int | None = None) -> list[psutil.Process]:
+    """Return all other running processes that have inherited an environment variable, or belong to a session."""
     processes = []
     for process in psutil.process_iter():
-        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            inherited = process.pid != os.getpid() and process.environ().get(variable) == value
-            if inherited and process.status() != psutil.STATUS_ZOMBIE:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError):
+            is_own = process.environ().get(variable) == value or os.getsid(process.pid) == session
+            if is_own and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
                 processes.append(process)
     return processes

@@ -139,6 +139,17 @@ def test_the_trainer_dies_with_its_parent(tmp_path: Path) -> None:
     assert not psutil.wait_procs([child], timeout=5)[1]
 
 
+def test_a_process_that_hides_its_environment_ends_with_the_trainer(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], env={})\n"
+        "print(child.pid)"
+    )
+    printed: list[str] = []
+    run_trainer(script(code), tmp_path, on_output=printed.append)
+    assert not psutil.wait_procs([psutil.Process(int(pid)) for pid in printed if psutil.pid_exists(int(pid))], 5)[1]
+
+
 def test_the_next_start_ends_what_a_killed_launcher_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that does not end with the trainer, and the weights that it was loading."""
     monkeypatch.setattr(module, "SHARED_MEMORY", tmp_path / "shm")
