@@ -145,16 +145,17 @@ class Run:
         texts = [file.read_text() if file.is_file() else "" for file in files]
         return max((int(step) for text in texts for step in re.findall(r'"step": ?(\d+)', text)), default=0)
 
-    def wait_for_moment(self) -> str:
-        """Wait until a random moment of the run, and return it, or an empty text if the run has failed before it."""
-        step = self.random.randrange(STEPS)
+    def wait_for_moment(self, steps: int = STEPS) -> str:
+        """Wait until a random moment of these steps, and return it, or an empty text if the run failed before it."""
+        step = self.random.randrange(steps)
         usual = self.undisturbed["step_s"] if step else self.undisturbed["first_step_s"]
         delay = self.random.random() * usual
         _wait_until(lambda: self.has_ended or self.steps_logged() >= step, END_S, every_s=0.02)
-        time.sleep(delay)
+        began = time.monotonic()
+        _wait_until(lambda: self.has_ended or self.steps_logged() > step, delay, every_s=0.02)
         if self.has_ended and self.steps_logged() < STEPS:
             return ""
-        return f"{delay:.1f} s after step {step}"
+        return f"{time.monotonic() - began:.1f} s after step {step}"
 
 
 helpers: list[subprocess.Popen[bytes]] = []
@@ -163,7 +164,7 @@ helpers: list[subprocess.Popen[bytes]] = []
 
 def _name(process: psutil.Process) -> str:
     with suppress(psutil.NoSuchProcess):
-        return " ".join(process.cmdline())[:120] or process.name()
+        return " ".join(process.cmdline()).strip()[:120] or process.name()
     return "gone"
 
 
@@ -356,10 +357,10 @@ def _served(kind: str, run: Run) -> tuple[list[str], Fault, Callable[[], None]]:
     service = Service(_calculated if is_tool else _judged)
 
     def fault(run: Run) -> str:
-        if not (when := run.wait_for_moment()):
+        if not (when := run.wait_for_moment(STEPS - 2)):
             return ""
         SERVICE_FAULTS[kind](service)
-        lasts = run.random.uniform(1, 4 * run.undisturbed["step_s"])
+        lasts = run.random.uniform(2, 10 * run.undisturbed["step_s"])
         _wait_until(lambda: run.has_ended, lasts)
         service.heal()
         return f"{when}, for {lasts:.1f} s"

@@ -35,7 +35,7 @@ def main(runs: int, kinds: set[str]) -> None:
     record: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {"cases": {}}
     record |= {
         "command": "make faults",
-        "runs": runs,
+        "runs": max(runs, record.get("runs", 0)),
         "kills": list(KILLS),
         "steps": STEPS,
         "saved": SAVED,

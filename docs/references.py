@@ -586,8 +586,9 @@ Each run is a real training of {record["steps"]} steps on a CPU that saves a che
 One fault comes at a random moment, drawn from a seed. If the run ends, the very same command resumes it. A run passes
 if, at its end, every step was trained on the rows of the undisturbed run, every row of these steps is in the trace
 exactly once with its tokens, every sampled token was trained on or has a reason why not, all steps are in the metrics,
-and no process, temporary file or shared memory was left. A failing tool or judge may leave trajectories without a
-score. **{killed} of {record["runs"]} runs with SIGKILL have been executed so far**; the command resumes with the rest.
+and no process, temporary file or shared memory was left, except a semaphore of 32 bytes after SIGKILL to the launcher.
+A failing tool or judge may leave trajectories without a score. **{killed} of {record["runs"]} runs with SIGKILL have
+been executed so far**; the command resumes with the rest.
 
 | fault | runs | finished alone | resumed | steps | steps trained twice | unscored | trace records lost | verdict |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
