@@ -114,8 +114,8 @@ How often judges find the right one of two responses by GPT-4o, on the 350 pairs
 [JudgeBench](https://arxiv.org/abs/2410.12784). Each judge compares a pair in both orders. `accuracy` counts each order
 as half a pair, and a verdict that cannot be read as wrong. `both orders` is JudgeBench's own figure: the share of pairs
 for which more verdicts name the right response than the other one; a judge that guesses reaches 25% to 50%. The last
-column is the paper's figure (tables 1 to 3). Judges with a published figure were not run here: `agent-rl` computed their
-other figures from the [verdicts that JudgeBench published](https://github.com/ScalerLab/JudgeBench), where it has them.
+column is the paper's figure (tables 1 to 3). Judges with a published figure were not run here: `agent-rl` computed
+their other figures from the [verdicts](https://github.com/ScalerLab/JudgeBench) that JudgeBench published.
 
 {table(("judge", "accuracy", "both orders", "consistent", "position bias", "unreadable", "published"), rows)}
 The rule and the model of this machine were measured by `docs/judgebench.py`, which calls:
@@ -136,17 +136,10 @@ def _row(name: str, judge: dict[str, Any] | None, published: float | None) -> tu
     report = judge["report"]
     accuracy = report["accuracy"]
     share = f"{100 * accuracy['mean']:.1f} [{100 * accuracy['low']:.1f}, {100 * accuracy['high']:.1f}]"
-    bias = "" if report["position_bias"] is None else f"{report['position_bias']:.2f}"
+    bias = "" if report["position_bias"] is None else f"{report['position_bias']:.2f}".replace("-0.00", "0.00")
     consistent = "" if report["consistent"] is None else f"{100 * report['consistent']:.0f}"
-    return (
-        name,
-        share,
-        f"{100 * report['both_orders']:.2f}",
-        consistent,
-        bias,
-        f"{100 * report['unparsable']:.0f}",
-        last,
-    )
+    unreadable = f"{100 * report['unparsable']:.0f}"
+    return name, share, f"{100 * report['both_orders']:.2f}", consistent, bias, unreadable, last
 
 
 if __name__ == "__main__":
