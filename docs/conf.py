@@ -113,6 +113,7 @@ CONTENTS = {
             "certificates",
             "turn_credit",
             "faults",
+            "judgebench",
             "python",
             "gpu_node",
         )
