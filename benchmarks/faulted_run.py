@@ -250,21 +250,19 @@ def _damage(run: Run) -> str:
     return f"{file.relative_to(newest)} {how}"
 
 
-def _small_disk(run: Run, name: str, least: int, most: int) -> Callable[[], None]:
-    """Make a folder of the run a file system of few bytes; return what makes it large."""
-    place = run.folder / name
+def _small_disk(run: Run, name: str, least: int, most: int) -> tuple[Fault, Callable[[], None]]:
+    """Make a folder of the run a file system of few bytes, and return the fault and what enlarges it."""
+    place, size = run.folder / name, run.random.randrange(least, most)
     place.mkdir(exist_ok=True)
     kept = {file.name: file.read_bytes() for file in place.iterdir()}
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={run.random.randrange(least, most)}", "tmpfs", place], check=True
-    )
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], check=True)
     for file, content in kept.items():
         (place / file).write_bytes(content)
 
     def enlarge() -> None:
         subprocess.run(["mount", "-o", "remount,size=1g", place], check=True)
 
-    return enlarge
+    return lambda run: f"{size:,} bytes", enlarge
 
 
 def _port() -> int:
@@ -370,10 +368,11 @@ def _served(kind: str, run: Run) -> tuple[list[str], Fault, Callable[[], None]]:
 
 
 DISKS = {
-    "disk full for checkpoints": ("checkpoints", 1_000_000, 12_000_000),
-    "disk full for the trace": ("traced", 20_000, 200_000),
-    "disk full for the run's folder": (".", 300_000, 12_000_000),
+    "disk full for checkpoints": ("checkpoints", 100_000, 4_300_000),
+    "disk full for the trace": ("traced", 10_000, 130_000),
+    "disk full for the run's folder": (".", 200_000, 4_600_000),
 }
+"""A folder, and least and most bytes of its disk; an undisturbed run writes a little more."""
 WITHOUT_LAUNCHER = ("launcher", "whole process group", "newest checkpoint damaged")
 """Faults that kill the process that removes what the others leave."""
 SEMAPHORE = "sem.mp-"
@@ -410,7 +409,7 @@ def execute(kind: str, number: int, undisturbed: dict[str, Any]) -> dict[str, An
         name, least, most = DISKS[kind]
         if name == "traced":
             run.words.append(f"agent_rl.trace.path={run.folder}/traced/trace.jsonl")
-        repair = _small_disk(run, name, least, most)
+        fault, repair = _small_disk(run, name, least, most)
     what = ""
     while not what and len(run.ends) <= MOST_RESUMES:
         run.start()
