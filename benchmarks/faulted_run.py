@@ -35,6 +35,7 @@ from agent_rl.trajectory.run_files import leaves, read_metrics
 from tests.e2e.training import overrides
 from tests.rewards.judge.server import completion
 from tests.support.http_faults import FaultyServer, answer, drop
+from tests.support.interrupts import heed_interrupts
 
 ROOT = Path(__file__).parents[1]
 RECIPE = ROOT / "recipes/quickstart"
@@ -94,7 +95,9 @@ class Run:
         environment = {**os.environ, "VERL_PLATFORM": "cpu", "RAY_USAGE_STATS_ENABLED": "0", "NO_COLOR": "1"}
         with open(self.work / "printed", "ab") as printed:
             self.printed_from = printed.tell()
-            self.process = subprocess.Popen(command, stdout=printed, stderr=printed, cwd=ROOT, env=environment)
+            self.process = subprocess.Popen(
+                command, stdout=printed, stderr=printed, cwd=ROOT, env=environment, preexec_fn=heed_interrupts
+            )
 
     @property
     def has_ended(self) -> bool:
