@@ -373,6 +373,8 @@ def _codes(names: Iterable[str]) -> str:
 
 def _becomes(row: old_keys.OldKey) -> str:
     if row.kind == "moved":
+        if row.new == row.old and row.values:
+            return f"the value becomes {_codes(row.values.values())}"
         return "the new key takes effect" if row.new else "the key is removed"
     what = "the key has no effect, and a warning says so" if row.kind == "unread" else "the key is rejected"
     return f"{what}. {row.write}" if row.write else what

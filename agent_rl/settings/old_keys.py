@@ -194,6 +194,27 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
     return notes
 
 
+def current_value(key: str, value: str, shown: str) -> Any:
+    """Return the value that has replaced an old value of a key, with a line on stderr; other values are unchanged.
+
+    Args:
+        key: the key in the table.
+        value: the value in the configuration.
+        shown: the key in the configuration, for the line.
+    """
+    moved = _decide(Place(shown), key, value)
+    if moved is None:
+        return value
+    tell([f"{shown}={value} is {shown}={moved.text}: {moved.row.why}"])
+    return yaml.safe_load(moved.text)
+
+
+def old_values(key: str, value: Any) -> list[str]:
+    """Return the old values of a key that are this current value."""
+    renamed = (values for row in _index()[0].get(key, ()) for values in row.values.items())
+    return [old for old, new in renamed if yaml.safe_load(new) == value]
+
+
 def is_old(key: str) -> bool:
     """Whether the key is old, regardless of its value."""
     return any(row.when is None and not row.depends and row.command is None for row in _index()[0].get(key, ()))

@@ -19,9 +19,10 @@ TERMS = ("correctness", "efficiency", "format", "overlong")
 class CorrectnessSettings(TermSettings):
     """The component is 1 for the right answer, and 0 otherwise."""
 
-    scorer: str = "auto"
-    """`auto`, a scorer's name, `file.py:function`, or `none`. `auto` means a simulated user's verdict
-    or, without a simulated user, the scorer of the row's data_source."""
+    scorer: str | dict[str, Any] = "auto"
+    """`auto`, a scorer's name, a mapping of its name and options such as `{name: math, strict: true}`,
+    `file.py:function`, or `none`. `auto` means a simulated user's verdict or, without a simulated user, the scorer of
+    the row's data_source."""
 
 
 class _NamedTermSettings(TermSettings):

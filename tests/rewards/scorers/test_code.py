@@ -45,8 +45,8 @@ def test_the_program_is_found(text: str, code: str) -> None:
 )
 async def test_every_form_of_tests_is_read(truth: Any) -> None:
     result = [
-        await score_answer(SCORERS[name], text, truth)
-        for name in ("code", "code_all")
+        await score_answer(scorer, text, truth)
+        for scorer in (SCORERS["code"], SCORERS["code"].using(all_or_nothing=True))
         for text in (ADD, WRONG_ON_NEGATIVES, "")
     ]
     assert result == [1.0, 0.5, 0.0, 1.0, 0.0, 0.0]
@@ -60,7 +60,7 @@ def test_whole_numbers_on_standard_output_are_compared_exactly() -> None:
 def test_tests_that_need_more_than_calls_are_unscored() -> None:
     truth = {"pytest": "def test(tmp_path):\n    assert add(1, 2) == 3"}
     with pytest.raises(UnscoredError, match="no fixture tmp_path"):
-        asyncio.run(score_answer(SCORERS["code_all"], ADD, truth))
+        asyncio.run(score_answer(SCORERS["code"].using(all_or_nothing=True), ADD, truth))
 
 
 def test_programs_that_read_and_print() -> None:
