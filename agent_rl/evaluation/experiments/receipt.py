@@ -7,7 +7,6 @@ and `curve.png` next to the receipt contain the training success by step.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
@@ -16,6 +15,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import TRAINING_THREADS, profile_of
@@ -161,10 +162,8 @@ def write_curve(folder: Path, runs: Mapping[str, RunOutcome], policies: Mapping[
         policies: success on the held-out rows by policy, drawn as lines.
         title: title of the plot.
     """
-    with open(folder / "curve.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("run", "step", "success"))
-        writer.writerows((name, step, round(value, 6)) for name, run in runs.items() for step, value in run.curve)
+    curve = [(name, step, round(value, 6)) for name, run in runs.items() for step, value in run.curve]
+    pd.DataFrame(curve, columns=["run", "step", "success"]).to_csv(folder / "curve.csv", index=False)
     held_out = {
         name: [(step, success.mean, success.low, success.high)
                for step, success in ((0, run.before), (run.curve[-1][0] if run.curve else 0, run.after))]
