@@ -28,7 +28,7 @@ from agent_rl.rewards.component import Component, GroupComponent, as_value
 from agent_rl.rewards.scorers import score_answer
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION, UserFunction, scorer_info
 from agent_rl.settings import AgentRLSettings
-from agent_rl.settings.methods import method_problem
+from agent_rl.settings.importing import method_problem
 from agent_rl.settings.user_code import UserCodeError, is_outage, is_users
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.base import TrajectoryScope

@@ -10,7 +10,7 @@ from agent_rl.rewards.compose import Reward
 from agent_rl.rewards.source_reward import SourceReward, Term
 from agent_rl.settings import TERMS, BudgetSettings, EfficiencySettings, FormatSettings, OverlongSettings
 from agent_rl.settings.old_keys import written
-from agent_rl.settings.terms import ComponentSettings, Schedule
+from agent_rl.settings.reward import ComponentSettings, Schedule
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, Turn
 
 GIVING_UP, HONEST_WORK = "giving up at once", "wrong after honest work"

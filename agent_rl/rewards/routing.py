@@ -29,10 +29,9 @@ from agent_rl.rewards.scorers import SCORERS, Result, Scorer, score_now
 from agent_rl.rewards.scorers.scorer import ROUTES
 from agent_rl.rewards.user_function import UserFunction
 from agent_rl.sandbox.fusion import FusionServer
-from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.errors import Place, Section, validated
 from agent_rl.settings.importing import find_object
 from agent_rl.settings.old_keys import current_value
-from agent_rl.settings.section import Section
 
 _SCORER = TypeVar("_SCORER", bound=Callable[..., Any])
 SCORER_KEY = "agent_rl.reward.correctness.scorer"

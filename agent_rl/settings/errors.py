@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
 from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
@@ -51,6 +51,12 @@ _EXPECTED = {
 _shortened = reprlib.Repr()
 _shortened.maxstring = _shortened.maxother = 200
 _shortened.maxdict = _shortened.maxlist = 20
+
+
+class Section(BaseModel):
+    """A section of the configuration, in which unknown keys, NaN and infinity are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class InvalidValueError(ValueError):

@@ -10,8 +10,7 @@ from pydantic import Field, field_validator
 
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings
-from agent_rl.settings.errors import InvalidValueError, Place, validated
-from agent_rl.settings.section import Section
+from agent_rl.settings.errors import InvalidValueError, Place, Section, validated
 
 
 class Limits(Section):

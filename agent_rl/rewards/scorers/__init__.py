@@ -16,15 +16,6 @@ from agent_rl.rewards.scorers.scorer import (
 )
 from agent_rl.settings.importing import import_all
 
-__all__ = [
-    "SCORERS",
-    "GroundTruthError",
-    "Result",
-    "Scorer",
-    "ScorerFunction",
-    "score_answer",
-    "score_now",
-    "unusable",
-]
+__all__ = ["SCORERS", "GroundTruthError", "Result", "Scorer", "ScorerFunction", "score_answer", "score_now", "unusable"]
 
 import_all(__name__)

@@ -128,11 +128,12 @@ class TestErrors:
 def test_programs_are_scored_by_tests_as_python_and_cases(
     right: str, wrong: str, truth: Any, info: dict[str, Any], shares: list[float]
 ) -> None:
-    async def scores(name: str) -> list[Any]:
-        return [await score_answer(SCORERS[name], program, truth, info) for program in (right, wrong)]
+    async def scores(**options: bool) -> list[Any]:
+        scorer = SCORERS["code"].using(**options)
+        return [await score_answer(scorer, program, truth, info) for program in (right, wrong)]
 
-    assert asyncio.run(scores("code_all")) == [1.0, 0.0]
-    assert asyncio.run(scores("code")) == pytest.approx(shares)
+    assert asyncio.run(scores(all_or_nothing=True)) == [1.0, 0.0]
+    assert asyncio.run(scores()) == pytest.approx(shares)
 
 
 @pytest.mark.parametrize("truth", [None, "", "no tests", [], {"inputs": []}, ["assert f() > 1"], "[" * 100_000, 5])
