@@ -101,14 +101,14 @@ def scored(scorer: Scorer, form: str, golds: list[str], stride: int) -> list[tup
 
 @bounded
 @pytest.mark.parametrize("scorer", [STRICT, SCORERS["math"]], ids=["strict", "lenient"])
-def test_nothing_but_the_truth_scores_in_mathematics(scorer: str) -> None:
+def test_nothing_but_the_truth_scores_in_mathematics(scorer: Scorer) -> None:
     golds = [truth for name in ("math/math_test_odd.jsonl", "math/math500.jsonl") for _, truth in solutions(name)]
     assert scored(scorer, "So it is $\\boxed{@}$.", golds, times(12, full=1)) == []
 
 
 @bounded
 @pytest.mark.parametrize("scorer", [MARKED, SCORERS["gsm8k"], STRICT], ids=["marked", "any", "math"])
-def test_nothing_but_the_truth_scores_in_word_problems(scorer: str) -> None:
+def test_nothing_but_the_truth_scores_in_word_problems(scorer: Scorer) -> None:
     names = ("gsm8k/train.jsonl", "gsm8k/test.jsonl", "math/svamp.jsonl")
     golds = [truth for name in names for _, truth in solutions(name)]
     assert scored(scorer, "So it is\n#### @", golds, times(12, full=1)) == []
