@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_origin
 
 from pydantic import create_model
 
@@ -104,11 +104,10 @@ def find_scorer(name: str | Mapping[str, Any], folder: Path | None = None, *, ke
 
 def _options(scorer: Scorer) -> type[Section]:
     """Return the model of a mapping with a scorer's options, which are its keyword arguments of simple types."""
-    types = get_type_hints(scorer.function)
     options: dict[str, Any] = {
-        item.name: (types[item.name], item.default)
-        for item in signature(scorer.function).parameters.values()
-        if item.kind is item.KEYWORD_ONLY and (types[item.name] is bool or get_origin(types[item.name]) is Literal)
+        item.name: (item.annotation, item.default)
+        for item in signature(scorer.function, eval_str=True).parameters.values()
+        if item.kind is item.KEYWORD_ONLY and (item.annotation is bool or get_origin(item.annotation) is Literal)
     }
     return create_model(scorer.name, __base__=Section, name=(str, ...), **options)
 

@@ -82,6 +82,7 @@ def test_a_mapping_sets_the_options_of_a_built_in_scorer() -> None:
         ({"name": "math", "strikt": True}, r"scorer\.strikt: unknown key .*Did you mean 'strict'"),
         ({"name": "gsm8k", "answer": "first"}, r"scorer\.answer: expected `any`, `marked` or `strict`"),
         ({"name": "code", "server": "here"}, r"scorer\.server: unknown key .*all_or_nothing"),
+        ({"name": "qa_f1", "likeness": "same"}, r"scorer\.likeness: unknown key"),
         ({"name": "mine.py:half", "strict": True}, "Only built-in scorers have options"),
     ):
         with pytest.raises(ConfigError, match=expected):
