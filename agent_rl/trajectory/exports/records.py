@@ -95,9 +95,9 @@ def write_csv(path: Path, records: Iterable[dict[str, Any]]) -> int:
     """
     import pandas as pd
 
-    table = pd.DataFrame(list(records), dtype=object)
-    table.rename(columns=_inert).map(_inert).to_csv(path, index=False, lineterminator="\r\n")
-    return len(table)
+    rows = [{_inert(name): _inert(value) for name, value in record.items()} for record in records]
+    pd.DataFrame(rows, dtype=object).to_csv(path, index=False, lineterminator="\r\n")
+    return len(rows)
 
 
 def _inert(value: Any) -> Any:
