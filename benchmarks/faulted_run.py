@@ -441,9 +441,9 @@ def _examined(run: Run) -> dict[str, Any]:
     if not run.tracker.is_file() or run.tracker.read_text() != str(STEPS):
         problems.append(f"the newest checkpoint is not that of step {STEPS}")
     log = (run.folder / "train.log").read_text(errors="replace")
-    lost = sum(map(int, re.findall(r"can be written again; (\d+) records were lost", log)))
-    is_trace_whole = not lost and "New records are lost" not in log
+    is_trace_whole = "New records are lost" not in log
     order, repeated = _order(run, is_trace_whole)
+    lost = 0 if is_trace_whole else sum(map(len, usual["order"])) - sum(map(len, order))
     if usual and is_trace_whole and order != usual["order"]:
         may_miss = _unscored(run) if run.kind in SERVICE_FAULTS else defaultdict(Counter)
         problems.extend(_difference(order, usual["order"], may_miss))
@@ -461,7 +461,7 @@ def _examined(run: Run) -> dict[str, Any]:
         "steps": len(set(steps)),
         "repeated": repeated,
         "unscored": int(sum(line.get("agent/unscored", 0) for line in metrics)),
-        "records_lost": lost if lost or is_trace_whole else None,
+        "records_lost": lost,
         "order": order,
         "left": found,
         "step_s": round(sum(seconds[1:]) / max(1, len(seconds) - 1), 2),

@@ -522,7 +522,7 @@ been executed so far**; the command resumes with the rest.
     ]
     for kind, own in cases.items():
         alone, starts = sum(len(case["ends"]) == 1 for case in own), [len(case["ends"]) for case in own]
-        sums = [sum(case[name] or 0 for case in own) for name in ("repeated", "unscored", "records_lost")]
+        sums = [sum(case[name] for case in own) for name in ("repeated", "unscored", "records_lost")]
         steps = " to ".join(str(each) for each in sorted({case["steps"] for case in own}))
         failed = [case["problems"][0] for case in own if case["problems"]]
         verdict = "passed" if not failed else f"{len(failed)} failed: {'; '.join(failed)}"
