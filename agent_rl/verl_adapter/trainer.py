@@ -30,6 +30,7 @@ from agent_rl.verl_adapter import (
     ordering,
     replay_buffer,
     reward_loop,
+    routing,
     served_models,
     sinks,
     stages,
@@ -132,6 +133,10 @@ class AgentTrainer(PPOTrainer):
         self.row_order.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
         self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would load the state
 
+    def get_llm_client(self) -> Any:
+        """Let the workers of synchronous training choose the engines of their conversations (`routing`)."""
+        return routing.direct(super().get_llm_client(), self.llm_server_manager)
+
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; a run that is stopped, or ended by an error from agent_rl, saves its last complete step."""
         with self.last_step.saved(), ending.stalls_raised(self, self.settings.run.weight_sync_timeout_s):
@@ -171,10 +176,17 @@ class AgentTrainer(PPOTrainer):
             return super()._compute_reward_colocate(batch, metrics)
         return reward_loop.score_sampled(self, batch)
 
-    def _balance_batch(self, batch: KVBatchMeta, *args: Any, **kwargs: Any) -> KVBatchMeta:
-        """Leave out samples without a baseline before rows that fill up the batch are added."""
+    def _balance_batch(
+        self,
+        batch: KVBatchMeta,
+        metrics: dict[str, Any],
+        logging_prefix: str = "global_seqlen",
+        keep_minibatch: bool = False,
+    ) -> KVBatchMeta:
+        """Leave out samples without a baseline before rows that fill up the batch are added; see `updates.balance`."""
         batch, self.is_idle = trained_samples.without_lone(batch, self.config, self.samples)
-        return super()._balance_batch(batch, *args, **kwargs)
+        balanced: KVBatchMeta = updates.balance(self, batch, metrics, logging_prefix)
+        return balanced
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
         return updates.required_multiple(self, dp_size)
