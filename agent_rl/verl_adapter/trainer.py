@@ -43,6 +43,7 @@ from agent_rl.verl_adapter.algorithms.advantages import estimate
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import FailedSessions
 from agent_rl.verl_adapter.trained_samples import finals, session_of
+from agent_rl.verl_adapter.verl_loop import collect_rarely
 
 MODES = (PPOTrainerSync, PPOTrainerColocateAsync, PPOTrainerSeparateAsync)
 LOOP_MANAGER = "agent_rl.verl_adapter.rollout.AgentLoopManager"
@@ -97,6 +98,7 @@ class AgentTrainer(PPOTrainer):
     def init(self) -> None:
         """Start workers and engines, and load the checkpoint."""
         super().init()
+        collect_rarely()
         stages.announce("agent loops")
 
     def _init_dataloader(self) -> None:
