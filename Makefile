@@ -26,7 +26,7 @@ FAMILIES = bfcl openenv tau2 verifiers $(if $(shell $(PYTHON312) --version 2>/de
 # LangGraph and the SDKs, for gateway_agent: 250 MB.
 PROGRAMS = outputs/environments/programs
 
-.PHONY: quickstart programs certify credit gateways test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
+.PHONY: quickstart programs certify credit scale gateways test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -85,6 +85,10 @@ certify: $(VENV)/.dev ## the certificates of all algorithms in docs/reference: t
 
 credit: $(VENV)/.dev ## how well each algorithm's advantages predict what turns were worth, in docs/reference: ten minutes
 	$(PY) docs/turn_credit.py
+	$(PY) docs/references.py
+
+scale: $(VENV)/.dev ## what a step costs beside the GPUs when it grows, in docs/reference: an hour, in parts that resume
+	$(PY) -m benchmarks.scale
 	$(PY) docs/references.py
 
 test-engine: $(ENGINE)/.installed ## the engine tests on a CPU with the SGLang that GPUs have, SGLANG=0.5.13; 12 GB

@@ -114,6 +114,7 @@ CONTENTS = {
             "turn_credit",
             "python",
             "gpu_node",
+            "scale",
         )
     ],
     "More": [

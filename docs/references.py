@@ -563,6 +563,12 @@ resampling trajectories."""
     return "\n".join(lines) + "\n"
 
 
+def scale_page() -> str:
+    """Return the tables of `make scale`: what a step costs beside the GPUs, and what limits a cluster first."""
+    table = json.loads((FOLDER / "reference/scale.json").read_text())
+    return _made_by("scale_page.py", "scale_page", NOTE, table)()
+
+
 def _correlation(own: Mapping[str, float] | None) -> str:
     return "none" if own is None else f"{own['correlation']:.2f} [{own['low']:.2f}, {own['high']:.2f}]"
 
@@ -571,6 +577,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "results.md": _made_by("results_page.py", "results_page", NOTE, _markdown),
     "reference/certificates.md": certificates_page,
     "reference/turn_credit.md": turn_credit_page,
+    "reference/scale.md": scale_page,
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
     "reference/built_in.md": built_in_page,
