@@ -578,6 +578,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/certificates.md": certificates_page,
     "reference/turn_credit.md": turn_credit_page,
     "reference/scale.md": scale_page,
+    "reference/judgebench.md": _made_by("judgebench.py", "judgebench_page", NOTE, _markdown),
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
     "reference/built_in.md": built_in_page,
