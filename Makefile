@@ -87,7 +87,7 @@ credit: $(VENV)/.dev ## how well each algorithm's advantages predict what turns 
 	$(PY) docs/turn_credit.py
 	$(PY) docs/references.py
 
-scale: $(VENV)/.dev ## what a step costs beside the GPUs when it grows, in docs/reference: an hour, in parts that resume
+scale: $(VENV)/.dev ## what a step costs besides the GPUs when it grows, in docs/reference: an hour, in parts that resume
 	$(PY) -m benchmarks.scale
 	$(PY) docs/references.py
 

@@ -564,7 +564,7 @@ resampling trajectories."""
 
 
 def scale_page() -> str:
-    """Return the tables of `make scale`: what a step costs beside the GPUs, and what limits a cluster first."""
+    """Return the tables of `make scale`: what a step costs besides the GPUs, and what limits a cluster first."""
     table = json.loads((FOLDER / "reference/scale.json").read_text())
     return _made_by("scale_page.py", "scale_page", NOTE, table)()
 

@@ -207,9 +207,15 @@ def _processes(points: Points) -> str:
             times = [f"{1000 * cpu(step, role) / 1024:.2f}" for role in ROLES[:5]]
             name = f"{step['workers']} worker(s), {step['nodes']} node(s)"
             rows.append([name, *times, f"{sum(memory) / len(memory) / 1024:.0f}"])
+    few, many = (points.steps(workers=workers).get(1024) for workers in (4, 16))
+    if few and many:
+        pairs = [(cpu(few, role), cpu(many, role)) for role in ROLES[:5]]
+        times = [f"{1000 * (more + (more - less) * (64 - 16) / (16 - 4)) / 1024:.2f}" for less, more in pairs]
+        rows.append(["64 workers, calculated from 4 and 16", *times, ""])
     return f"""## Workers and nodes
 
-Milliseconds per trajectory in a step of 1,024, with the fixed cost, and MiB of an agent-loop worker.
+Milliseconds per trajectory in a step of 1,024, with the fixed cost, and MiB of an agent-loop worker. It is the second
+step of each run, in which every further worker still loads what it needs.
 
 {_table(["", *ROLES[:5], "MiB"], rows)}"""
 
@@ -299,7 +305,7 @@ def _cluster_table(points: Points, workload: Workload, shares: Mapping[str, Mapp
 _INTRODUCTION = """{note}
 # Scale
 
-What a training step costs beside the GPUs, from 64 to 16,384 trajectories, and what limits a cluster first. Written by
+What a training step costs besides the GPUs, from 64 to 16,384 trajectories, and what limits a cluster first. Written by
 `make scale` on {cpu} ({cores} cores) with {versions}; [scale.json](scale.json) has all figures.
 """
 

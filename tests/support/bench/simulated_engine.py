@@ -80,7 +80,7 @@ class SimulatedServer:
 
 
 def _replicas(module: Any) -> None:
-    class SimulatedReplica(module.RolloutReplica):  # type: ignore[misc]
+    class SimulatedReplica(module.RolloutReplica):
         async def launch_servers(self) -> None:
             options = {"name": f"simulated_server_{self.replica_rank}{self.name_suffix}", "num_cpus": 0}
             server = ray.remote(SimulatedServer).options(**options, max_concurrency=self.max_concurrency)
@@ -92,7 +92,7 @@ def _replicas(module: Any) -> None:
 
 
 def _rollouts(module: Any) -> None:
-    class SimulatedRollout(module.BaseRollout):  # type: ignore[misc]
+    class SimulatedRollout(module.BaseRollout):
         """What a training worker sends weights with."""
 
         def __init__(self, *args: Any, replica_rank: int = -1, **kwargs: Any) -> None:

@@ -19,4 +19,4 @@ class SlowWords(Tool):
 
     async def call(self, arguments: dict[str, Any]) -> str:
         await asyncio.sleep(self.config["seconds"])
-        return " the" * arguments["count"]
+        return " the" * int(arguments["count"])
