@@ -62,8 +62,8 @@ class Size(NamedTuple):
     tokens: int = 1
 
 
-WARM_UP = Size(64)
-"""The first step of each run, which does not count."""
+WARM_UP = (Size(64), Size(1024))
+"""The first steps of each run, which do not count: processes load what they need."""
 SIZES_OF = {
     Setting(): tuple(Size(*each) for each in ((64,), (256,), (256, 5), (256, 5, 20), (1024,), (4096,), (16_384,))),
     **dict.fromkeys(
@@ -118,7 +118,7 @@ def lengths(size: Size) -> list[list[tuple[int, int]]]:
 
 def measure(setting: Setting, sizes: Sequence[Size]) -> Iterator[Point]:
     """Execute a run, and yield what it has measured of each size, even if it fails later."""
-    steps = [WARM_UP, *sizes]
+    steps = [*WARM_UP, *sizes]
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     file = WORK / "measured.jsonl"
@@ -129,7 +129,7 @@ def measure(setting: Setting, sizes: Sequence[Size]) -> Iterator[Point]:
         run_alone(command, WORK / "out", timeout_s=LIMIT_S)
     finally:
         measured = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
-        for size, values in zip(sizes, measured[1:], strict=False):
+        for size, values in zip(sizes, measured[len(WARM_UP) :], strict=False):
             yield {**setting._asdict(), **size._asdict(), **values}
     shutil.rmtree(WORK)
 

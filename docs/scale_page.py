@@ -62,9 +62,10 @@ class Cost(NamedTuple):
 
 def cpu(step: Step, role: str) -> float:
     """Return the CPU-seconds of a role's processes in a step, without polls, whose number depends on the clock."""
-    seconds = sum(step["cpu"].get(role, ()))
+    seconds = float(sum(step["cpu"].get(role, ())))
     poll = {DRIVER: "poll_driver_s", CONTROLLER: "poll_controller_s"}.get(role)
-    return max(0.0, seconds - step["polls"] * step[poll] / 2) if poll else seconds  # tags arrive evenly
+    polled = float(step["polls"] * step[poll]) / 2 if poll else 0.0  # tags arrive evenly
+    return max(0.0, seconds - polled)
 
 
 def serial(step: Step) -> float:
@@ -214,8 +215,8 @@ def _processes(points: Points) -> str:
         rows.append(["64 workers, calculated from 4 and 16", *times, ""])
     return f"""## Workers and nodes
 
-Milliseconds per trajectory in a step of 1,024, with the fixed cost, and MiB of an agent-loop worker. It is the second
-step of each run, in which every further worker still loads what it needs.
+Milliseconds per trajectory in a step of 1,024, with the fixed cost, and MiB of an agent-loop worker. With more workers,
+fewer trajectories of a worker are stored together, and more processes share the cores of this machine.
 
 {_table(["", *ROLES[:5], "MiB"], rows)}"""
 
