@@ -43,7 +43,7 @@ from agent_rl.rewards.scorers.math import forms as _forms  # noqa: E402
 from agent_rl.rewards.scorers.math import math_answer  # noqa: E402
 from agent_rl.rewards.scorers.math import worker as _worker  # noqa: E402
 from tests.data.real import shared  # noqa: E402
-from tests.rewards.scorers.test_hostile import TEXTS, TRUTHS  # noqa: E402
+from tests.rewards.scorers.test_hostile import TEXTS, TRUTHS, scorer_of  # noqa: E402
 
 pytestmark = pytest.mark.benchmark
 
@@ -222,7 +222,7 @@ def test_leetcode_programs_a_second() -> None:
 
     async def score() -> list[Any]:
         jobs = zip(rows, truths, strict=True)
-        scorer = SCORERS["code_all"]
+        scorer = SCORERS["code"].using(all_or_nothing=True)
         return await asyncio.gather(*(score_answer(scorer, f"```python\n{r['completion']}\n```", t) for r, t in jobs))
 
     started = time.perf_counter()
@@ -263,7 +263,7 @@ def test_mathematics_costs_a_fraction_of_math_verify() -> None:
     def ours() -> None:
         forget()
         for case in cases:
-            score_now(SCORERS["math_strict"], f"So it is $\\boxed{{{case['answer']}}}$.", case["truth"])
+            score_now(SCORERS["math"].using(strict=True), f"So it is $\\boxed{{{case['answer']}}}$.", case["truth"])
 
     def theirs() -> None:
         for case in cases:
@@ -273,7 +273,7 @@ def test_mathematics_costs_a_fraction_of_math_verify() -> None:
     for each in (ours, theirs):
         cost(each)
     share = median(cost(theirs)[0] / cost(ours)[0] for _ in range(3))
-    print(f"\nmath_strict: {share:.1f} times math-verify", end="")
+    print(f"\nmath, strict: {share:.1f} times math-verify", end="")
     assert share >= 3.7
 
 
@@ -287,7 +287,7 @@ def test_nothing_holds_up_the_event_loop() -> None:
     async def longest(name: str, text: str) -> float:
         worst = 0.0
         forget()
-        done = asyncio.ensure_future(score_answer(SCORERS[name], text, TRUTHS[name]))
+        done = asyncio.ensure_future(score_answer(scorer_of(name), text, TRUTHS[name]))
         while not done.done():
             started = time.perf_counter()
             await asyncio.sleep(0)

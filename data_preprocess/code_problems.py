@@ -11,7 +11,10 @@ from typing import Any
 from agent_rl.data.code import CODE, stub
 from agent_rl.data.conversion import run
 from agent_rl.errors import UnscoredError
-from agent_rl.rewards.scorers import SCORERS, score_now
+from agent_rl.rewards import find_scorer
+from agent_rl.rewards.scorers import score_now
+
+SCORER = find_scorer({"name": "code", "all_or_nothing": True})
 
 
 def trial(row: Mapping[str, Any]) -> str:
@@ -20,7 +23,7 @@ def trial(row: Mapping[str, Any]) -> str:
 
     def passes(program: str) -> bool:
         response = f"```python\n{program}\n```"
-        return score_now(SCORERS["code_all"], response, row["reward_model"]["ground_truth"], info) == 1.0
+        return score_now(SCORER, response, row["reward_model"]["ground_truth"], info) == 1.0
 
     try:
         if info.get("solution") and not passes(info["solution"]):

@@ -216,7 +216,7 @@ WORLD = World("echo", write, {"oracle": oracle})
 import random
 from pathlib import Path
 from agent_rl.data.worlds import load_world, world_names
-from agent_rl.settings.cold_start import ColdStartSettings
+from agent_rl.settings.sections import ColdStartSettings
 
 assert "echo" in world_names()
 settings = ColdStartSettings(world="echo", stages=[{"mix": {"oracle": 1}, "steps": 1}])

@@ -50,7 +50,7 @@ def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from agent_rl.settings.yaml_files import yaml_errors
+    from agent_rl.settings.errors import yaml_errors
 
     for word in overrides:
         if "=" not in word or not word.startswith(("agent_rl.", "data.max_response_length=")):

@@ -135,7 +135,6 @@ def _findings(turn: dict[str, Any]) -> dict[str, str]:
 
 
 def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
-    from agent_rl.agents.policies.chat_template import ChatTemplate
-    from agent_rl.agents.policies.tokenizer import load_tokenizer
+    from agent_rl.agents.policies.chat_template import ChatTemplate, load_tokenizer
 
     return ChatTemplate(load_tokenizer(name, "--tokenizer"), options, Path(name).name)

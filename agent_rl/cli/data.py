@@ -186,7 +186,7 @@ def _setup(tools: str | None, settings: list[str] | None, script: str | None) ->
 def _tokenizer(model: str | None) -> Any:
     if model is None:
         return None
-    from agent_rl.agents.policies.tokenizer import load_tokenizer
+    from agent_rl.agents.policies.chat_template import load_tokenizer
 
     return load_tokenizer(model, "--model")
 

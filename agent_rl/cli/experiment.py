@@ -29,6 +29,10 @@ def experiment(
     check: Annotated[
         bool, typer.Option("--check", help="Only check that the receipts in recipes/ still match their recipes")
     ] = False,
+    rehash: Annotated[
+        bool,
+        typer.Option("--rehash", help="Like --check, and update receipts that lack only the scorer's new name"),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     r"""Run a recipe with several seeds or values; write a receipt.
@@ -50,9 +54,9 @@ def experiment(
     from agent_rl.evaluation.experiments.receipt import check as stale_receipts
     from agent_rl.launch.recipes import results_folder
 
-    if check:
+    if check or rehash:
         folders = [results_folder(recipe)] if recipe else sorted(Path("recipes").glob("*/results"))
-        stale = [problem for folder in folders for problem in stale_receipts(folder.parent)]
+        stale = [problem for folder in folders for problem in stale_receipts(folder.parent, rehash=rehash)]
         print_result({"stale": stale}, as_json, *(stale or [f"the receipts of {len(folders)} recipes match"]))
         raise typer.Exit(1 if stale else 0)
     if recipe is None:

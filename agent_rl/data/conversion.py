@@ -20,13 +20,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_rl.data.rows import ToRow
 from agent_rl.data.sources import SPLITS, Raw, from_hub, read_raw, split_files, split_of
 from agent_rl.data.storage import RowWriter
 from agent_rl.errors import ConfigError
 from agent_rl.work.progress import progress
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Hub(NamedTuple):
@@ -65,6 +68,27 @@ class RawSet:
     generate: Callable[[dict[str, Any], int, Mapping[str, int]], Mapping[str, Iterable[Raw]]] | None = None
     test_share: float = 0.0
     trial: Callable[[Mapping[str, Any]], str] | None = None
+
+    def table(self, examples: pd.DataFrame, split: str = "train", **options: Any) -> pd.DataFrame:
+        """Return the rows of a table of examples, as a table that `write_parquet` accepts.
+
+        Args:
+            examples: the examples, with the columns of the published data set.
+            split: the split of all rows.
+            options: options for `to_row`.
+
+        Raises:
+            ConfigError: an example cannot be converted; the error names its row and column.
+        """
+        import pandas as pd
+
+        options, rows = {"agent_name": self.agent_name, **options}, list[dict[str, Any]]()
+        for number, example in enumerate(examples.to_dict("records")):
+            try:
+                rows.append(self.to_row(example, split, number, **options))
+            except ConfigError as error:
+                raise ConfigError(f"row {number}, {error.key}", error.problem, error.remedy) from error
+        return pd.DataFrame(rows)
 
 
 def run(

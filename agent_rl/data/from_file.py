@@ -21,8 +21,7 @@ from agent_rl.data.conversion import RawSet, text_of, value_of
 from agent_rl.data.rows import RESERVED_KEYS, make_row
 from agent_rl.data.shapes import as_row
 from agent_rl.errors import ConfigError, reason_of
-from agent_rl.settings.errors import Place, validated
-from agent_rl.settings.yaml_files import read_yaml
+from agent_rl.settings.errors import Place, read_yaml, validated
 
 
 class ColumnMapping(BaseModel):

@@ -16,14 +16,14 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_rl.data.row_table import RowFacts, shares
+from agent_rl.data.shares import shares
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.settings.data import DataSettings, StageSettings
 
@@ -35,6 +35,23 @@ NEWEST = 0.5
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """Facts about the rows of the files, in the order of the rows.
+
+    Attributes:
+        sources: `data_source` of each row.
+        difficulties: `extra_info.difficulty` of each row, or None.
+        files: path of each file in `data.train_files`, with the data sources in the file.
+        digest: digest of the rows' content; a state with another digest is rejected.
+    """
+
+    sources: Sequence[str]
+    difficulties: Sequence[float | None]
+    files: Sequence[tuple[str, Sequence[str]]] = ()
+    digest: str = ""
 
 
 @dataclass

@@ -24,6 +24,7 @@ from agent_rl.data.sources import read_raw
 from agent_rl.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 PACKED = "packed"
@@ -154,14 +155,19 @@ class RowWriter:
         return ConfigError(str(self.path), problem, "Choose a folder you can write to")
 
 
-def write_parquet(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
+def write_parquet(rows: Iterable[Mapping[str, Any]] | pd.DataFrame, path: str | os.PathLike[str]) -> None:
     """Check the rows and write them in one atomic step; parent folders are created.
+
+    Args:
+        rows: the rows, or a table of them, whose missing values are missing columns of a row.
+        path: the file.
 
     Raises:
         ConfigError: see `RowWriter`.
     """
+    records = (row.dropna().to_dict() for _, row in rows.iterrows()) if hasattr(rows, "iterrows") else rows
     with RowWriter(path) as writer:
-        for row in rows:
+        for row in records:
             writer.write(row)
 
 

@@ -20,7 +20,7 @@ from agent_rl.evaluation.settings import FREE_TO_CHANGE, EvaluationSettings
 from agent_rl.launch.run_folder import versions
 from agent_rl.rewards import extra_info
 from agent_rl.rewards.metrics import component_metrics
-from agent_rl.settings.yaml_files import read_yaml
+from agent_rl.settings.errors import read_yaml
 from agent_rl.trajectory import Trajectory, trace
 from agent_rl.trajectory.run_files import leaves
 from agent_rl.verl_adapter.checkpoints import weights_digest

@@ -19,10 +19,8 @@ from agent_rl.errors import did_you_mean
 from agent_rl.launch.composition import compose
 from agent_rl.launch.recipes import recipe_folder, share_folder
 from agent_rl.preflight.case import RunCase
-from agent_rl.settings.errors import Place, validated
-from agent_rl.settings.section import Section
-from agent_rl.settings.terms import Schedule
-from agent_rl.settings.yaml_files import read_yaml, yaml_errors
+from agent_rl.settings.errors import Place, Section, read_yaml, validated, yaml_errors
+from agent_rl.settings.reward import Schedule
 
 UNKNOWN, NONE = "unknown", "none"
 ACTOR, MODEL, ROLLOUT = (f"actor_rollout_ref.{name}" for name in ("actor", "model", "rollout"))

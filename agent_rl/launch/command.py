@@ -12,8 +12,7 @@ from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
 from agent_rl.launch.environment import gpu_environment, joins_ray
 from agent_rl.launch.recipes import found_files, recipe_folder
-from agent_rl.settings.free_sections import is_free
-from agent_rl.settings.old_keys import argument_keys, change_arguments, rows, tell
+from agent_rl.settings.old_keys import argument_keys, change_arguments, is_free, rows, tell
 
 SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
 """Keys of `ray_kwargs.ray_init` that Ray rejects when it joins a cluster."""

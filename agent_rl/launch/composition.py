@@ -28,11 +28,9 @@ from agent_rl.launch.recipes import recipe_folder
 from agent_rl.preflight import values
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check, refuse
-from agent_rl.settings.errors import Place
-from agent_rl.settings.free_sections import is_free
-from agent_rl.settings.old_keys import argument_keys, change_config, is_old, tell
+from agent_rl.settings.errors import Place, parts_of, yaml_errors
+from agent_rl.settings.old_keys import argument_keys, change_config, is_free, is_old, tell
 from agent_rl.settings.user_code import defined_at
-from agent_rl.settings.yaml_files import parts_of, yaml_errors
 from agent_rl.trajectory.run_files import leaves
 
 NOT_IN_YAML = (

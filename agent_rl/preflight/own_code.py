@@ -25,10 +25,10 @@ from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Finding, check, skipped
 from agent_rl.rewards import Reward
 from agent_rl.rewards.component import Component, GroupComponent, as_value
-from agent_rl.rewards.scorers import SCORERS, score_answer
+from agent_rl.rewards.scorers import score_answer
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION, UserFunction, scorer_info
 from agent_rl.settings import AgentRLSettings
-from agent_rl.settings.methods import method_problem
+from agent_rl.settings.importing import method_problem
 from agent_rl.settings.user_code import UserCodeError, is_outage, is_users
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.base import TrajectoryScope
@@ -163,7 +163,7 @@ class _Trial:
     async def reward(self, reward: Reward, trajectory: Trajectory) -> None:
         """Measure a trajectory with the user's components and scorers."""
         for scorer in reward.scorers:
-            if SCORERS.get(scorer.name) is not scorer:
+            if not scorer.built_in:
                 arguments = scorer, trajectory.answer, trajectory.ground_truth, scorer_info(trajectory)
                 await self.attempt(f"scorer {scorer.name}", partial(score_answer, *arguments))
         for component in reward.components:

@@ -18,8 +18,7 @@ from agent_rl.data import make_row
 from agent_rl.data.shapes import as_messages
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.judge.verdict import SWAPPED, Winner
-from agent_rl.settings.errors import validated
-from agent_rl.settings.section import Section
+from agent_rl.settings.errors import Section, validated
 
 SAMPLE = "sample"
 """Key of `extra_info` that contains a sample's data."""

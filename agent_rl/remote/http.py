@@ -37,8 +37,8 @@ from aiolimiter import AsyncLimiter
 from pydantic import Field
 
 from agent_rl.remote.responses import RemoteError, Response, host_of, read_body, wait_wanted_s
+from agent_rl.settings.errors import Section
 from agent_rl.settings.secrets import Secrets, secret
-from agent_rl.settings.section import Section
 from agent_rl.work.concurrency import PerLoop
 
 logger = logging.getLogger(__name__)

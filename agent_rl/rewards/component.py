@@ -25,9 +25,8 @@ from typing import Any, ClassVar, SupportsFloat
 from pydantic import BaseModel
 
 from agent_rl.errors import AgentRLError, UnscoredError
-from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.errors import Place, Section, validated
 from agent_rl.settings.importing import find_class, import_all
-from agent_rl.settings.section import Section
 from agent_rl.settings.user_code import UserCodeError
 from agent_rl.trajectory import Trajectory
 

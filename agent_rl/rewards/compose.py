@@ -42,7 +42,7 @@ class Reward:
         max_response_tokens: the limit on an episode's response tokens; only the overlong penalty needs it.
         judged: whether the caller passes a verdict with each trajectory.
         custom: computes the verdict on a trajectory, and numbers for its notes, instead of a scorer.
-        fusion: the server that the `code` and `code_all` scorers run programs on; None means this machine's sandbox.
+        fusion: the server that the `code` scorer runs programs on; None means this machine's sandbox.
 
     Attributes:
         sources: the reward for each pattern of data source names; the first match applies, and `*` matches all others.

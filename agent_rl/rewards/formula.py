@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 from agent_rl.rewards.compose import Reward
 from agent_rl.rewards.source_reward import SourceReward, Term
 from agent_rl.settings import TERMS, BudgetSettings, EfficiencySettings, FormatSettings, OverlongSettings
-from agent_rl.settings.terms import ComponentSettings, Schedule
+from agent_rl.settings.old_keys import written
+from agent_rl.settings.reward import ComponentSettings, Schedule
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, Turn
 
 GIVING_UP, HONEST_WORK = "giving up at once", "wrong after honest work"
@@ -93,6 +95,9 @@ def _value(term: Term, source: SourceReward, limit: int) -> str:
             return f"by {kind}"
     if source.judged:
         return "by the custom reward function"
-    if (scorer := source.settings.correctness.scorer) != "auto":
+    if isinstance(scorer := source.settings.correctness.scorer, Mapping):
+        options = (f"{key}={written(value)}" for key, value in scorer.items() if key != "name")
+        return ", ".join([f"by {scorer.get('name')}", *options])
+    if scorer != "auto":
         return f"by {scorer}"
     return "by the reward service" if source.answers and source.answers.api else "by the row's data source, or its user"

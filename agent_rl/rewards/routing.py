@@ -16,21 +16,25 @@ To add a scorer for your own data source, write a file that registers it on impo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import lru_cache, partial
+from functools import lru_cache
+from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_origin
+
+from pydantic import create_model
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.rewards.scorers import SCORERS, Result, Scorer, score_now
+from agent_rl.rewards.scorers.scorer import ROUTES
 from agent_rl.rewards.user_function import UserFunction
 from agent_rl.sandbox.fusion import FusionServer
-from agent_rl.settings.errors import Place
+from agent_rl.settings.errors import Place, Section, validated
 from agent_rl.settings.importing import find_object
+from agent_rl.settings.old_keys import current_value
 
 _SCORER = TypeVar("_SCORER", bound=Callable[..., Any])
-_routes: dict[str, Scorer] = {pattern: scorer for scorer in SCORERS.values() for pattern in scorer.sources}
+SCORER_KEY = "agent_rl.reward.correctness.scorer"
 
 
 def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
@@ -51,7 +55,7 @@ def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
     def register(function: _SCORER) -> _SCORER:
         name = getattr(function, "__name__", type(function).__name__)
         user_scorer = UserFunction(function, Place(f"@scorer {name}")).scorer(name)
-        _routes.update(dict.fromkeys(patterns, user_scorer))
+        ROUTES.update(dict.fromkeys(patterns, user_scorer))
         route.cache_clear()
         return function
 
@@ -65,29 +69,47 @@ def route(data_source: str) -> Scorer:
     Raises:
         ConfigError: the data source has no scorer; the error suggests similar known data sources.
     """
-    matches = [pattern for pattern in _routes if pattern == data_source or fnmatchcase(data_source, pattern)]
+    matches = [pattern for pattern in ROUTES if pattern == data_source or fnmatchcase(data_source, pattern)]
     if not matches:
-        setting = "agent_rl.reward.correctness.scorer=NAME, such as math, qa_em or my_reward.py:score"
-        remedy = f"Set {setting}, or correct the data source. {did_you_mean(data_source, sorted(_routes))}"
+        setting = f"{SCORER_KEY}=NAME, such as math, qa_em or my_reward.py:score"
+        remedy = f"Set {setting}, or correct the data source. {did_you_mean(data_source, sorted(ROUTES))}"
         raise ConfigError("data_source", f"no scorer is known for {data_source!r}", remedy)
-    return _routes[max(matches, key=lambda pattern: (pattern == data_source, sum(c not in "*?[]" for c in pattern)))]
+    return ROUTES[max(matches, key=lambda pattern: (pattern == data_source, sum(c not in "*?[]" for c in pattern)))]
 
 
-def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.reward.correctness.scorer") -> Scorer:
+def find_scorer(name: str | Mapping[str, Any], folder: Path | None = None, *, key: str = SCORER_KEY) -> Scorer:
     """Return a configuration's scorer.
 
     Args:
-        name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`.
+        name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`; or a mapping with a `name`
+            in `SCORERS` and the scorer's options, such as `{"name": "math", "strict": True}`.
         folder: folder of a relative path; None means the working directory.
         key: the configuration key, for the error.
 
     Raises:
-        ConfigError: the scorer does not exist, or the function cannot be called.
+        ConfigError: the scorer or one of its options does not exist, or the function cannot be called.
     """
-    if name in SCORERS:
-        return SCORERS[name]
-    function = find_object(name, Place(key), folder, known=SCORERS)
-    return function if isinstance(function, Scorer) else UserFunction(function, Place(key)).scorer(name)
+    place, setting = Place(key), current_value(SCORER_KEY, name, key) if isinstance(name, str) else name
+    if isinstance(setting, Mapping):
+        if (name := str(setting.get("name"))) not in SCORERS:
+            remedy = f"Only built-in scorers have options. {did_you_mean(name, SCORERS)}"
+            raise place.error(f"there is no built-in scorer {name!r}", remedy)
+        options = validated(_options(SCORERS[name]), setting, place).model_dump(exclude={"name"})
+        return SCORERS[name].using(**options)
+    if setting in SCORERS:
+        return SCORERS[setting]
+    function = find_object(setting, place, folder, known=SCORERS)
+    return function if isinstance(function, Scorer) else UserFunction(function, place).scorer(setting)
+
+
+def _options(scorer: Scorer) -> type[Section]:
+    """Return the model of a mapping with a scorer's options, which are its keyword arguments of simple types."""
+    options: dict[str, Any] = {
+        item.name: (item.annotation, item.default)
+        for item in signature(scorer.function, eval_str=True).parameters.values()
+        if item.kind is item.KEYWORD_ONLY and (item.annotation is bool or get_origin(item.annotation) is Literal)
+    }
+    return create_model(scorer.name, __base__=Section, name=(str, ...), **options)
 
 
 def compute_score(
@@ -128,7 +150,4 @@ def compute_score(
 
 def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
     """Return a scorer that runs its programs on a Sandbox Fusion server; a scorer without programs is unchanged."""
-    if local not in (SCORERS["code"], SCORERS["code_all"]):
-        return local
-    score_code: Callable[..., Any] = local.function
-    return replace(local, function=partial(score_code, server=server))
+    return local.using(server=server) if local.built_in and local.name == "code" else local

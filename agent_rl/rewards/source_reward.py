@@ -20,7 +20,7 @@ from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
-from agent_rl.settings.terms import Normalization, TermSettings, parse_gate
+from agent_rl.settings.reward import Normalization, TermSettings, parse_gate
 from agent_rl.settings.user_code import sort_out
 from agent_rl.trajectory import Trajectory
 

@@ -3,10 +3,7 @@
 This package does not depend on verl, nor on the code that the settings configure.
 """
 
-from agent_rl.settings.agents import ReactSettings
-from agent_rl.settings.algorithms import GigpoSettings
 from agent_rl.settings.data import DataSettings
-from agent_rl.settings.episode import BudgetSettings
 from agent_rl.settings.reward import (
     TERMS,
     CorrectnessSettings,
@@ -15,7 +12,7 @@ from agent_rl.settings.reward import (
     OverlongSettings,
     RewardSettings,
 )
-from agent_rl.settings.whole import SECTION, AgentRLSettings
+from agent_rl.settings.sections import SECTION, AgentRLSettings, BudgetSettings, GigpoSettings, ReactSettings
 
 __all__ = [
     "SECTION",

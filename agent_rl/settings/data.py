@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from agent_rl.settings.errors import InvalidValueError
-from agent_rl.settings.section import Section
+from agent_rl.settings.errors import InvalidValueError, Section
 
 Weight = Annotated[float, Field(ge=0)]
 Weights = dict[str, Weight] | list[Weight]

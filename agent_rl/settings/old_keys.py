@@ -21,11 +21,30 @@ import yaml
 
 from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import Place
-from agent_rl.settings.free_sections import is_free
 from agent_rl.trajectory.run_files import leaves
 
 RUN = "AGENT_RL_RUN"
 """Environment variable that tells a run's processes that the launcher has already changed their command lines."""
+
+FREE = (
+    "agent_rl",  # `AgentRLSettings` rejects unknown keys
+    "ray_kwargs.ray_init",
+    "actor_rollout_ref.model.override_config",
+    "actor_rollout_ref.rollout.checkpoint_engine.engine_kwargs",
+    "actor_rollout_ref.rollout.engine_kwargs",
+    "critic.model.override_config",
+    "data.apply_chat_template_kwargs",
+    "data.mm_processor_kwargs",
+    "reward.custom_reward_function.reward_kwargs",
+    "reward.reward_kwargs",
+    "reward.reward_model.rollout.engine_kwargs",
+    "trainer.v1.sampler.sampler_kwargs",
+    "actor_rollout_ref.actor.fsdp_config.mixed_precision",
+    "actor_rollout_ref.ref.fsdp_config.mixed_precision",
+    "critic.fsdp.mixed_precision",
+)
+"""Sections that accept any key, or that verl's YAML omits: for agent_rl, Ray, transformers, engines, torch, chat
+templates and reward functions."""
 
 TABLE = Path(__file__).with_suffix(".yaml")
 _ARGUMENT = re.compile(r"\+{0,2}(?P<key>(--|\$)?[A-Za-z_][^=\s]*)=.*", re.DOTALL)
@@ -192,6 +211,32 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
                     OmegaConf.update(config, new.key, value if same else yaml.safe_load(new.text), force_add=True)
             notes.append(new.note)
     return notes
+
+
+def current_value(key: str, value: str, shown: str) -> Any:
+    """Return the value that has replaced an old value of a key, with a line on stderr; other values are unchanged.
+
+    Args:
+        key: the key in the table.
+        value: the value in the configuration.
+        shown: the key in the configuration, for the line.
+    """
+    moved = _decide(Place(shown), key, value)
+    if moved is None:
+        return value
+    tell([f"{shown}={value} is {shown}={moved.text}: {moved.row.why}"])
+    return yaml.safe_load(moved.text)
+
+
+def old_values(key: str, value: Any) -> list[str]:
+    """Return the old values of a key that are this current value."""
+    rows = _index()[0].get(key, ())
+    return [old for row in rows for old, new in row.values.items() if yaml.safe_load(new) == value]
+
+
+def is_free(key: str) -> bool:
+    """Whether the key is one of the `FREE` sections, or inside one."""
+    return any(f"{key}.".startswith(f"{section}.") for section in FREE)
 
 
 def is_old(key: str) -> bool:

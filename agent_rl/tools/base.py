@@ -30,8 +30,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel
 
-from agent_rl.settings.errors import validated
-from agent_rl.settings.section import Section
+from agent_rl.settings.errors import Section, validated
 
 T = TypeVar("T")
 

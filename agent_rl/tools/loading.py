@@ -28,10 +28,9 @@ from typing import Annotated, Any, Literal, NoReturn
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agent_rl.errors import did_you_mean
-from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.errors import Place, read_yaml, validated
 from agent_rl.settings.importing import find_class, find_object
 from agent_rl.settings.user_code import defined_at, is_users
-from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.tools.arguments import full_schema, schema_problem
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin import built_in_class, built_in_names

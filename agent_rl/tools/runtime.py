@@ -32,7 +32,7 @@ from agent_rl.errors import (
     UnscoredError,
     did_you_mean,
 )
-from agent_rl.settings.episode import ToolsSettings
+from agent_rl.settings.sections import ToolsSettings
 from agent_rl.settings.user_code import BrokenCallError, is_outage
 from agent_rl.tools.arguments import checked
 from agent_rl.tools.base import ToolOutput, TrajectoryScope

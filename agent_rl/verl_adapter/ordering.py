@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agent_rl.data.order import RowOrder
-from agent_rl.data.row_table import RowFacts, difficulty_of
+from agent_rl.data.order import RowFacts, RowOrder
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import SECTION, AgentRLSettings, DataSettings
@@ -219,7 +218,7 @@ def _facts(dataset: Any, settings: DataSettings) -> RowFacts:
     if settings.order == "difficulty" or any(stage.difficulty for stage in settings.stages):
         infos = _column(frame, "extra_info").to_pylist() if "extra_info" in columns else difficulties
         rows = zip(infos, sources, strict=True)
-        difficulties = [difficulty_of(unpacked({"extra_info": info, "data_source": name})) for info, name in rows]
+        difficulties = [_difficulty(unpacked({"extra_info": info, "data_source": name})) for info, name in rows]
     some = np.linspace(0, len(sources) - 1, min(len(sources), COMPARED), dtype=np.int64)
     name = next(name for name in (dataset.prompt_key, *columns) if name in columns)
     prompts = _column(frame.select(some), name).to_pylist()
@@ -231,6 +230,20 @@ def _facts(dataset: Any, settings: DataSettings) -> RowFacts:
         for name, path in zip(names, dataset.data_files, strict=True)
     ]
     return RowFacts(sources, difficulties, files, digest)
+
+
+def _difficulty(row: Mapping[str, Any]) -> float | None:
+    """Return the `extra_info.difficulty` of a row, or None.
+
+    Raises:
+        ConfigError: the value is not a number.
+    """
+    info = row.get("extra_info")
+    value = info.get("difficulty") if isinstance(info, Mapping) else None
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    problem = f"expected a number, got {value!r} (data_source {row.get('data_source')!r})"
+    raise ConfigError("extra_info.difficulty", problem, "Write numbers there")
 
 
 def _read_frame(paths: Iterable[str]) -> datasets.Dataset:

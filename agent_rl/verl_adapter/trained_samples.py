@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from agent_rl.settings.episode import TraceSettings
+from agent_rl.settings.sections import TraceSettings
 from agent_rl.trajectory import LEFT_OUT
 from agent_rl.trajectory.selection import SampleFate, fate_means, selection_bias
 from agent_rl.trajectory.trace import TraceWriter, TrainedBatch

@@ -24,7 +24,7 @@ from verl.tools.schemas import (
 )
 
 from agent_rl.settings import BudgetSettings
-from agent_rl.settings.episode import ToolsSettings
+from agent_rl.settings.sections import ToolsSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec, load_tools
 from agent_rl.trajectory import ToolCall
 

@@ -37,7 +37,7 @@ from agent_rl.launch.command import quoted
 from agent_rl.launch.output import command
 from agent_rl.launch.stopping import STOPPED
 from agent_rl.launch.training import train
-from agent_rl.settings.cold_start import ColdStartSettings
+from agent_rl.settings.sections import ColdStartSettings
 from agent_rl.trajectory import Trajectory, trace
 from agent_rl.trajectory.run_files import read_metrics
 from agent_rl.trajectory.viewer.report import read_run, report

@@ -6,7 +6,7 @@ from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import Policy, ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import FatalError, ToolError, UnscoredError
-from agent_rl.settings.episode import ToolsSettings
+from agent_rl.settings.sections import ToolsSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
 

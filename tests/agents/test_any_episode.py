@@ -18,7 +18,7 @@ from agent_rl.agents.episode.budget import EpisodeBudget, FinalTurn
 from agent_rl.agents.episode.episode import run_episode
 from agent_rl.agents.policies.token_policy import TokenPolicy
 from agent_rl.agents.tool_call import ToolCallFormat
-from agent_rl.settings.episode import ToolsSettings
+from agent_rl.settings.sections import ToolsSettings
 from agent_rl.tools import Tool, ToolSession, ToolSpec
 from agent_rl.tools.builtin.submit_answer import SubmitAnswer
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory

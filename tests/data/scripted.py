@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_rl.data.order import RowOrder, hashed
-from agent_rl.data.row_table import RowFacts
+from agent_rl.data.order import RowFacts, RowOrder, hashed
 from agent_rl.settings import DataSettings
 
 ROWS = RowFacts(

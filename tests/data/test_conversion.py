@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from agent_rl.data import read_parquet
+from agent_rl.data import read_parquet, write_parquet
 from agent_rl.data.conversion import RawSet
 from agent_rl.data.gsm8k import GSM8K
 from agent_rl.data.rows import make_row
+from agent_rl.errors import ConfigError
 
 EXAMPLES = [{"question": f"{number} + 1?", "answer": f"#### {number + 1}", "book": number // 3} for number in range(60)]
 
@@ -32,6 +34,20 @@ def test_one_file_is_one_split(convert: Any, tmp_path: Path, file: str, capsys: 
     assert rows["train"][0]["agent_name"] == "tool_agent"
     assert rows["train"][0]["extra_info"]["tool_selection"] == ["calculator"]
     assert capsys.readouterr().out == f"train: 5 rows in {tmp_path / 'out' / 'train.parquet'}\n"
+
+
+def test_a_table_of_examples_becomes_a_table_of_rows(convert: Any, tmp_path: Path, file: str) -> None:
+    rows = convert(GSM8K, "--input", file)["train"]
+    table = GSM8K.table(pd.DataFrame(EXAMPLES))
+    assert table.to_dict("records") == rows
+    picture = make_row(
+        prompt="<image>1 + 1?", images=["a.png"], data_source="mine", ground_truth=2, split="train", index=60
+    )
+    write_parquet([*rows, picture], tmp_path / "rows.parquet")
+    write_parquet(pd.DataFrame([*rows, picture]), tmp_path / "table.parquet")
+    assert read_parquet(tmp_path / "table.parquet") == read_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(ConfigError, match=r"^row 1, column answer: no number after '####' in 'two'"):
+        GSM8K.table(pd.DataFrame({"question": ["1 + 1?", "1 + 1?"], "answer": ["#### 2", "two"]}))
 
 
 def test_files_have_the_split_that_their_names_say(convert: Any, tmp_path: Path, file: str) -> None:

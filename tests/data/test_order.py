@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_rl.data.order import RowOrder, hashed
-from agent_rl.data.row_table import RowFacts
-from agent_rl.data.row_table import shares as shares_of
+from agent_rl.data.order import RowFacts, RowOrder, hashed
+from agent_rl.data.shares import shares as shares_of
 from agent_rl.errors import ConfigError, FatalError
 from tests.data.scripted import ROWS, Run, order, settings, shares
 

@@ -15,8 +15,7 @@ from agent_rl.agents.registry import find_agent, load_script, registered
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import load_user
 from agent_rl.data import check_file
-from agent_rl.data.order import RowOrder
-from agent_rl.data.row_table import RowFacts
+from agent_rl.data.order import RowFacts, RowOrder
 from agent_rl.rewards import Reward, compute_score
 from agent_rl.settings import AgentRLSettings, RewardSettings
 from agent_rl.tools import ToolSpec, load_tools

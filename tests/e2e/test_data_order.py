@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from agent_rl.data import arithmetic, write_parquet
-from agent_rl.data.order import RowOrder
-from agent_rl.data.row_table import RowFacts
+from agent_rl.data.order import RowFacts, RowOrder
 from agent_rl.launch.process import TrainerError
 from agent_rl.launch.stopping import StopRequest
 from agent_rl.settings import DataSettings

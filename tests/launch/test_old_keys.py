@@ -11,8 +11,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.launch.command import rewrite
 from agent_rl.launch.composition import compose, verl_defaults
 from agent_rl.settings import AgentRLSettings
-from agent_rl.settings.free_sections import is_free
-from agent_rl.settings.old_keys import argument_keys, change_arguments, change_config, rows
+from agent_rl.settings.old_keys import argument_keys, change_arguments, change_config, is_free, rows
 from agent_rl.trajectory.run_files import leaves
 
 GSM8K = Path(__file__).parents[2] / "recipes/gsm8k_calculator"

@@ -8,15 +8,16 @@ from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards import compute_score, find_scorer, route, score_answer, scorer
-from agent_rl.rewards.routing import _routes
+from agent_rl.rewards.scorers import score_now
+from agent_rl.rewards.scorers.scorer import ROUTES
 
 
 @pytest.fixture(autouse=True)
-def own_routes() -> Iterator[None]:
-    before = dict(_routes)
+def ownROUTES() -> Iterator[None]:
+    before = dict(ROUTES)
     yield
-    _routes.clear()
-    _routes.update(before)
+    ROUTES.clear()
+    ROUTES.update(before)
     route.cache_clear()
 
 
@@ -72,6 +73,40 @@ def test_scorers_have_names_and_paths(tmp_path: Path) -> None:
         find_scorer("mine.py:value", tmp_path)
     with pytest.raises(ConfigError, match="there is no file"):
         find_scorer("missing.py:half", tmp_path)
+
+
+def test_a_mapping_sets_the_options_of_a_built_in_scorer() -> None:
+    by_line = find_scorer({"name": "gsm8k", "answer": "strict"})
+    assert [score_now(by_line, text, "18") for text in ("#### 18", "\\boxed{18}")] == [1.0, 0.0]
+    for setting, expected in (
+        ({"name": "math", "strikt": True}, r"scorer\.strikt: unknown key .*Did you mean 'strict'"),
+        ({"name": "gsm8k", "answer": "first"}, r"scorer\.answer: expected `any`, `marked` or `strict`"),
+        ({"name": "code", "server": "here"}, r"scorer\.server: unknown key .*all_or_nothing"),
+        ({"name": "qa_f1", "likeness": "same"}, r"scorer\.likeness: unknown key"),
+        ({"name": "mine.py:half", "strict": True}, "Only built-in scorers have options"),
+    ):
+        with pytest.raises(ConfigError, match=expected):
+            find_scorer(setting)
+
+
+@pytest.mark.parametrize(
+    ("old", "right", "wrong", "truth"),
+    [
+        ("math_strict", "\\boxed{5}", "it is 5", "5"),
+        ("geo3k", "\\boxed{5}", "it is 5", "5"),
+        ("gsm8k_marked", "\\boxed{5}", "it is 5", "5"),
+        ("gsm8k_strict", "#### 5", "\\boxed{5}", "5"),
+        ("tool_match_all", '{"name": "f", "arguments": {}}', '[{"name": "f", "arguments": {}}, {}]',
+         [{"name": "f", "arguments": {}}]),
+    ],
+)  # fmt: skip
+def test_an_old_name_is_a_scorer_with_an_option(
+    old: str, right: str, wrong: str, truth: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_RL_OLD_KEYS_TOLD", "")
+    key = "agent_rl.reward.per_data_source.mine.correctness.scorer"
+    assert [score_now(find_scorer(old, key=key), text, truth) for text in (right, wrong)] == [1.0, 0.0]
+    assert f"{key}={old} is {key}={{name: " in capsys.readouterr().err
 
 
 @pytest.mark.trainer

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agent_rl.errors import ConfigError, ToolError, UnscoredError
-from agent_rl.settings.episode import ToolsSettings
+from agent_rl.settings.sections import ToolsSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
 from agent_rl.tools.runtime import shared_cache
 from agent_rl.trajectory import ToolCall, ToolStatus

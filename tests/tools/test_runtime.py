@@ -23,7 +23,7 @@ from agent_rl.errors import (
     ToolTimeoutError,
     UnscoredError,
 )
-from agent_rl.settings.episode import ToolsSettings
+from agent_rl.settings.sections import ToolsSettings
 from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
 from agent_rl.tools.arguments import check_arguments, coerce

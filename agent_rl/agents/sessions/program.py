@@ -23,8 +23,8 @@ import httpx
 
 from agent_rl.agents.sessions.worker import IMPORTED, TAIL
 from agent_rl.errors import ConfigError
-from agent_rl.settings.gateway import GatewaySettings
 from agent_rl.settings.secrets import is_secret_variable
+from agent_rl.settings.sections import GatewaySettings
 from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
 KEY = "agent_rl.gateway"

@@ -32,7 +32,7 @@ from agent_rl.launch.run_folder import versions
 from agent_rl.launch.supervised import train_supervised
 from agent_rl.launch.task import is_task, require_experts
 from agent_rl.settings import AgentRLSettings
-from agent_rl.settings.cold_start import ColdStartSettings, ColdStartStage
+from agent_rl.settings.sections import ColdStartSettings, ColdStartStage
 from agent_rl.trajectory import Trajectory
 from agent_rl.verl_adapter.checkpoints import weights_digest
 from agent_rl.verl_adapter.inspection import load_chat_tokenizer

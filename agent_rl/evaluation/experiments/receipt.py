@@ -7,7 +7,6 @@ and `curve.png` next to the receipt contain the training success by step.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
@@ -17,12 +16,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import TRAINING_THREADS, profile_of
 from agent_rl.evaluation.experiments.cold_start import ColdStart
 from agent_rl.evaluation.experiments.outcome import Judgement, RunOutcome
 from agent_rl.launch.composition import resolved
+from agent_rl.rewards.routing import SCORER_KEY
 from agent_rl.settings import SECTION, AgentRLSettings
+from agent_rl.settings.old_keys import old_values
 from agent_rl.trajectory.estimates import Estimate
 from agent_rl.trajectory.viewer.charts import Chart
 
@@ -71,17 +74,24 @@ def verdicts(
     return criteria
 
 
-def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
+def hashes(recipe: str, overrides: Sequence[str] = (), scorer: str | None = None) -> dict[str, str]:
     """Return hashes of the composed configuration with its tool file and program, of the reward, and of the rows.
 
     The reward is hashed with its defaults, so a changed default changes the hash. If a data set's files are missing,
     its rows are omitted.
+
+    Args:
+        recipe: folder or name of the recipe.
+        overrides: overrides of its configuration.
+        scorer: an old name of its scorer, to be hashed instead of the name and options of today.
     """
     start = ColdStart(recipe, overrides)
     tools = Path(str(start.config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
     configuration, settings = resolved(start.config), AgentRLSettings.from_config(start.config)
     configuration.get(SECTION, {}).pop("reward", None)
     parts = {"configuration": configuration, "reward": effective(settings.reward.model_dump(mode="json"))}
+    if scorer is not None:
+        parts["reward"]["correctness"]["scorer"] = scorer
     texts = {name: _portable(json.dumps(part, sort_keys=True, default=str)) for name, part in parts.items()}
     program = Path((settings.gateway.function or "").partition(":")[0])
     texts["configuration"] += "".join(file.read_text(encoding="utf-8") for file in (tools, program) if file.is_file())
@@ -117,13 +127,27 @@ def machine(model: Path) -> dict[str, Any]:
         return {**processor, "torch_threads": threads, "training_threads": training, "products": profile.dtype}
 
 
-def check(recipe: Path) -> list[str]:
-    """Return the problems of a recipe's receipts that no longer match the recipe."""
+def check(recipe: Path, *, rehash: bool = False) -> list[str]:
+    """Return the problems of a recipe's receipts that no longer match the recipe.
+
+    Args:
+        recipe: the recipe's folder.
+        rehash: whether to write the hash of today into a receipt whose reward differs only by the name of its scorer.
+            This is the case if the recipe with an old name of the scorer, which `old_keys.yaml` says is the same
+            scorer, has the receipt's hash.
+    """
     problems = []
     for file in sorted((recipe / "results").rglob(RECEIPT)):
         receipt = json.loads(file.read_text())
         target = str(recipe) if (recipe / "config.yaml").is_file() else shlex.split(receipt["command"])[2]
-        known, now = receipt["hashes"], hashes(target, receipt.get("overrides", ()))
+        overrides = receipt.get("overrides", ())
+        known, now = receipt["hashes"], hashes(target, overrides)
+        if rehash and known["reward"] != now["reward"]:
+            scorer = AgentRLSettings.from_config(ColdStart(target, overrides).config).reward.correctness.scorer
+            names = old_values(SCORER_KEY, scorer)
+            if any(hashes(target, overrides, name)["reward"] == known["reward"] for name in names):
+                known["reward"] = now["reward"]
+                file.write_text(json.dumps(receipt, indent=2) + "\n")
         remedy = f"run VERL_PLATFORM=cpu {receipt['command']} again"
         problems += [f"{file}: the {name} has changed; {remedy}" for name in now if known.get(name) != now[name]]
     return problems
@@ -138,10 +162,8 @@ def write_curve(folder: Path, runs: Mapping[str, RunOutcome], policies: Mapping[
         policies: success on the held-out rows by policy, drawn as lines.
         title: title of the plot.
     """
-    with open(folder / "curve.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("run", "step", "success"))
-        writer.writerows((name, step, round(value, 6)) for name, run in runs.items() for step, value in run.curve)
+    curve = [(name, step, round(value, 6)) for name, run in runs.items() for step, value in run.curve]
+    pd.DataFrame(curve, columns=["run", "step", "success"]).to_csv(folder / "curve.csv", index=False)
     held_out = {
         name: [(step, success.mean, success.low, success.high)
                for step, success in ((0, run.before), (run.curve[-1][0] if run.curve else 0, run.after))]

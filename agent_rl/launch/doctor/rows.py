@@ -18,7 +18,7 @@ from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
 from agent_rl.preflight.own_code import answered
 from agent_rl.rewards import Reward, route
 from agent_rl.rewards.components.correctness import Correctness
-from agent_rl.rewards.scorers import SCORERS, score_now
+from agent_rl.rewards.scorers import score_now
 from agent_rl.work.store import Pieces
 
 VERLS = ("single_turn_agent", "tool_agent")
@@ -108,7 +108,7 @@ class _Checks:
             return None
         try:
             scorer = answers.scorer or route(source)
-            if SCORERS.get(scorer.name) is scorer:  # a user's function is only called with an answer
+            if scorer.built_in:  # a user's function is only called with an answer
                 score_now(scorer, "", row["reward_model"].get("ground_truth"))
         except ConfigError as error:
             return RowFinding("scorer", error.problem, error.remedy)

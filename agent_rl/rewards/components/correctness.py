@@ -16,7 +16,7 @@ from agent_rl.trajectory import Trajectory
 Custom = Callable[[Trajectory], Awaitable[tuple[float, Mapping[str, float]]]]
 """A user's function that returns the verdict on a trajectory, and numbers for the trajectory's notes."""
 
-WITHOUT_SOURCE = "gsm8k_marked"
+WITHOUT_SOURCE = SCORERS["gsm8k"].using(answer="marked")
 """The scorer for a trajectory without a data source, as in verl's dumps."""
 
 
@@ -35,7 +35,7 @@ class Correctness:
         nothing: whether the `scorer: none` setting turns off the scoring of answers.
         logs: see `Component.logs`.
         custom: see `Reward`.
-        fusion: the server that the `code` and `code_all` scorers run programs on; None means this machine's sandbox.
+        fusion: the server that the `code` scorer runs programs on; None means this machine's sandbox.
 
     Raises:
         ConfigError: the scorer does not exist, or both a scorer and `reward_api` are set.
@@ -81,7 +81,7 @@ class Correctness:
             return await self.api.measure(trajectory)
         if self.scorer is None and trajectory.verdict is not None:
             return Value(trajectory.verdict)
-        scorer = self.scorer or (route(trajectory.data_source) if trajectory.data_source else SCORERS[WITHOUT_SOURCE])
+        scorer = self.scorer or (route(trajectory.data_source) if trajectory.data_source else WITHOUT_SOURCE)
         if self.fusion is not None:
             scorer = on_fusion(scorer, self.fusion)
         info = scorer_info(trajectory)

@@ -50,7 +50,6 @@ TOTAL_S = 60.0
 """Time limit of all cases of one program in seconds, as if no other program used the node's places."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
-_ALL_TEXT = "1.0 if the program passes every test, else 0.0; no test is run after the first failure."
 _Tests = tuple[Sequence[FunctionCase | StdioCase] | PythonTests, str]
 _FUNCTION_KEYS = ("entry_point", "fn_name", "function")
 _TEXT_KEYS = ("test", "functional", "pytest", "test_code")
@@ -58,7 +57,7 @@ _BEFORE_KEYS = ("prompt", "prefix", "import_prefix")
 _DEFINED = re.compile(r"^(?:def (?:check|test)|class Test|from solution import)", re.MULTILINE)
 
 
-@built_in("code_all", *WHOLE_SOURCES, inline=True, all_or_nothing=True, text=_ALL_TEXT)
+@built_in("code", *WHOLE_SOURCES, all_or_nothing=True)
 @built_in("code", *SOURCES, inline=True)
 async def score_code(
     solution: str,
@@ -68,13 +67,13 @@ async def score_code(
     all_or_nothing: bool = False,
     server: FusionServer | None = None,
 ) -> float:
-    """The share of the tests that the program passes.
+    """The share of the tests that the program passes; with `all_or_nothing: true`, a share below 1.0 becomes 0.0.
 
     Args:
         solution: the response.
         ground_truth: the row's tests.
         extra_info: the row's `extra_info`.
-        all_or_nothing: whether a share below 1.0 becomes 0.0 (`code_all`); no test is run after the first failure.
+        all_or_nothing: whether a share below 1.0 becomes 0.0; then no test is run after the first failure.
         server: the server that runs cases; if None, this machine runs them. Python tests always run on this machine.
 
     Raises:

@@ -1,7 +1,7 @@
 """Scores GSM8K and other tasks whose answer is a single number: 1.0 if it equals the ground truth, else 0.0.
 
-`gsm8k_marked` is the default for the data sources; the number must be marked. `gsm8k_strict` accepts only `#### `, as
-in the data set's own answers; `gsm8k` accepts a number anywhere. `numeric.numeric_match` compares the numbers.
+For the data sources, the number must be marked; without options, a number anywhere counts. `numeric.numeric_match`
+compares the numbers.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from typing import Any, Literal
 from agent_rl.rewards.scorers.math.numeric import numeric_match, parse_number
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 
-_Reading = Literal["any", "marked", "strict"]
 SOURCES = ("openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", "agent_rl/svamp")
-_MARKED_TEXT = "Whether the marked number of a response equals the ground truth."
-_STRICT_TEXT = "Whether the number after the last `#### ` equals the ground truth; 0.0 if there is no `#### `."
 
 _STRICT = re.compile(r"#### ?(\$?-?\$?[0-9][0-9.,]{0,100})")
 _PLAIN = re.compile(r"\s*([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)\s*$|\s*([0-9]+)\}")
@@ -24,17 +21,21 @@ _LONG = 40  # characters of a number and the text around it
 _TAIL = 5_000  # characters at the end of a response that are searched
 
 
-@built_in("gsm8k_strict", inline=True, reading="strict", text=_STRICT_TEXT)
-@built_in("gsm8k", inline=True)
-@built_in("gsm8k_marked", *SOURCES, inline=True, reading="marked", text=_MARKED_TEXT)
-def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, reading: _Reading = "any") -> float:
-    r"""Whether the response's number equals the ground truth.
+@built_in("gsm8k", *SOURCES, inline=True, answer="marked")
+def score_gsm8k(
+    solution: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any],
+    *,
+    answer: Literal["any", "marked", "strict"] = "any",
+) -> float:
+    r"""Whether the response's number equals the ground truth; `answer` is `any`, `marked` or `strict`.
 
     Args:
         solution: the response.
         ground_truth: the row's ground truth.
         extra_info: the row's `extra_info`.
-        reading: where the number is read. `marked`: in the agent's final answer (`extra_info["answer_marked"]`), else
+        answer: where the number is read. `marked`: in the agent's final answer (`extra_info["answer_marked"]`), else
             in `<answer>`, after `####` or in a box after the thoughts. `any`: also the last number of an unmarked
             response. `strict`: after the last `#### `, even in a thought. With `any` and `strict`, a number with two
             decimals equals every number that rounds to it.
@@ -42,15 +43,15 @@ def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any],
     Raises:
         UnscoredError: the ground truth is not a number.
     """
-    if (score := _plain_score(solution, ground_truth, boxed=reading != "strict")) is not None:
+    if (score := _plain_score(solution, ground_truth, boxed=answer != "strict")) is not None:
         return score
-    if reading == "strict":
+    if answer == "strict":
         numbers = _STRICT.findall(solution[-_TAIL:])
         number = numbers[-1].rstrip(".,") if numbers else ""
         solution = number if parse_number(number) is not None else ""
     whole = bool(extra_info.get("answer_marked"))
     try:
-        return float(numeric_match(solution, ground_truth, marked=reading == "marked", whole=whole))
+        return float(numeric_match(solution, ground_truth, marked=answer == "marked", whole=whole))
     except ValueError:
         raise unusable(ground_truth, "a number") from None
 

@@ -13,6 +13,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from agent_rl.rewards.scorers.extraction import after_thoughts, marked_part
@@ -46,8 +47,6 @@ def _contains(answer: str, target: str) -> float:
     return float(f" {target} " in f" {answer} ")
 
 
-@built_in("qa_substring", inline=True, likeness=_contains, text=_SUBSTRING_TEXT)
-@built_in("qa_f1", inline=True, likeness=_f1, text=_F1_TEXT)
 @built_in("qa_em", *SOURCES, inline=True, text=_EM_TEXT)
 def score_qa(
     solution: str,
@@ -69,6 +68,10 @@ def score_qa(
         raise unusable(ground_truth, "text with words in it")
     answer = _normal(extract_answer(solution))
     return max(float(likeness(answer, target)) for target in targets)
+
+
+built_in("qa_f1", inline=True, text=_F1_TEXT)(partial(score_qa, likeness=_f1))
+built_in("qa_substring", inline=True, text=_SUBSTRING_TEXT)(partial(score_qa, likeness=_contains))
 
 
 def extract_answer(solution: str) -> str:

@@ -20,7 +20,7 @@ import reprlib
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, SupportsFloat, TypeVar
 
 from agent_rl.errors import AgentRLError, ConfigError, UnscoredError
@@ -49,29 +49,37 @@ class Scorer:
     name: str
     function: ScorerFunction
     inline: bool = False
-    sources: tuple[str, ...] = ()
-    """Patterns, with shell wildcards, of the data sources that use this scorer by default."""
+    built_in: bool = False
     text: str = ""
     """Description in one sentence, if the function's docstring describes several scorers."""
+
+    def using(self, **options: Any) -> Scorer:
+        """Return this scorer with keyword arguments for its function."""
+        return replace(self, function=functools.partial(self.function, **options)) if options else self
 
 
 SCORERS: dict[str, Scorer] = {}
 """The built-in scorers by name; complete once `agent_rl.rewards.scorers` is imported."""
+ROUTES: dict[str, Scorer] = {}
+"""The scorer of each data source, by the source's name with shell wildcards."""
 
 
 def built_in(
     name: str, *sources: str, inline: bool = False, text: str = "", **options: Any
 ) -> Callable[[FunctionT], FunctionT]:
-    """Register the decorated function as a scorer of this package; the other arguments are fields of `Scorer`.
+    """Register the decorated function as a scorer of this package; apply it again for other options.
 
     Args:
-        options: keyword arguments of the function; they let one function be registered under several names.
+        name: the scorer's name in a configuration.
+        sources: patterns, with shell wildcards, of the data sources that use the scorer by default.
+        inline: see `Scorer`.
+        text: see `Scorer`.
+        options: keyword arguments of the function for these data sources.
     """
 
     def declare(function: FunctionT) -> FunctionT:
-        SCORERS[name] = Scorer(
-            name, functools.partial(function, **options) if options else function, inline, sources, text
-        )
+        scorer = SCORERS.setdefault(name, Scorer(name, function, inline, built_in=True, text=text))
+        ROUTES.update(dict.fromkeys(sources, scorer.using(**options)))
         return function
 
     return declare
@@ -144,7 +152,7 @@ async def _without_score(
         GroundTruthError: the scorer raises an exception for an empty answer too, so the row is the cause.
         Exception: `error` itself, if a user's function raised it, or if it is an outage or an error from agent_rl.
     """
-    if SCORERS.get(scorer.name) is not scorer or isinstance(error, AgentRLError) or is_outage(error):
+    if not scorer.built_in or isinstance(error, AgentRLError) or is_outage(error):
         raise error
     if not text:
         raise unusable(ground_truth, f"one that the {scorer.name} scorer can read ({error!r})") from error

@@ -23,19 +23,20 @@ from typing import Any
 from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-_EXACT_TEXT = "1.0 if exactly the expected calls were made, in any order; else 0.0."
 _MAX_TEXT = 100_000
 _MAX_CALLS = 64
 _IGNORED = re.compile(r"[ ,./\-_*^'\"]")
 
 
-@built_in("tool_match_all", "bfcl*", "xlam*", "rlla*", exact=True, text=_EXACT_TEXT)
+@built_in("tool_match", "bfcl*", "xlam*", "rlla*", all_or_nothing=True)
 @built_in("tool_match", "agent_rl/tool_calls")
-def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, exact: bool = False) -> float:
-    """The number of expected calls that were made, divided by the larger of the numbers of expected and actual calls.
+def score_tool_match(
+    solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, all_or_nothing: bool = False
+) -> float:
+    """The share of the expected calls that were made; with `all_or_nothing: true`, a score below 1.0 becomes 0.0.
 
-    Order does not count. If no call is expected, a text without a call scores 1.0, and an empty text 0.0. With `exact`
-    (`tool_match_all`), a score below 1.0 becomes 0.0.
+    The share is of the larger of the numbers of expected and actual calls, in any order. If no call is expected, a text
+    without a call scores 1.0, and an empty text 0.0.
 
     Raises:
         UnscoredError: the ground truth is not a list of calls.
@@ -49,7 +50,7 @@ def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, 
         return float(not expected and not calls and bool(solution.strip()))
     fits = [[_fits(call, other, short is not None) for call in calls] for other in expected]
     share = _matched(fits) / max(len(expected), len(calls))
-    return float(share == 1.0) if exact else share
+    return float(share == 1.0) if all_or_nothing else share
 
 
 def extract_calls(solution: str) -> list[dict[str, Any]]:

@@ -10,10 +10,8 @@ from pydantic import Field
 
 from agent_rl.errors import ConfigError
 from agent_rl.settings import RewardSettings
-from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.errors import Place, Section, read_yaml, validated
 from agent_rl.settings.secrets import secret
-from agent_rl.settings.section import Section
-from agent_rl.settings.yaml_files import read_yaml
 
 
 class ServiceSettings(Section):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -94,12 +93,10 @@ def write_csv(path: Path, records: Iterable[dict[str, Any]]) -> int:
 
     Text that a spreadsheet would evaluate as a formula is prefixed with an apostrophe.
     """
-    rows = list(records)
-    columns = list(dict.fromkeys(name for record in rows for name in record))
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writerow({name: _inert(name) for name in columns})
-        writer.writerows({name: _inert(value) for name, value in record.items()} for record in rows)
+    import pandas as pd
+
+    rows = [{_inert(name): _inert(value) for name, value in record.items()} for record in records]
+    pd.DataFrame(rows, dtype=object).to_csv(path, index=False, lineterminator="\r\n")
     return len(rows)
 
 

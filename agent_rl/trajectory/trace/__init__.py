@@ -7,9 +7,8 @@ also reads the others. `trace.images/` contains the images.
 """
 
 from agent_rl.trajectory.trace.batches import TrainedBatch, TrainedRow, read_batches, read_trained_rows
-from agent_rl.trajectory.trace.files import append, read
+from agent_rl.trajectory.trace.files import append, read, segments
 from agent_rl.trajectory.trace.images import find_image, image_folder, image_names
-from agent_rl.trajectory.trace.rollouts import segments
 from agent_rl.trajectory.trace.tokens import TokenReader, Tokens, TokenSequence
 from agent_rl.trajectory.trace.writer import TraceWriter
 from agent_rl.work.parts import append_lines, firsts, parts

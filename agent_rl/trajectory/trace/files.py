@@ -8,6 +8,7 @@ intact. Lustre keeps such appends intact; NFS mounted with `nolock` does not.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from json import JSONDecodeError
@@ -91,3 +92,17 @@ def trace_of(place: str | os.PathLike[str]) -> Path:
             return candidate
     problem = f"the folder contains no {' or '.join(NAMES)}" if path.is_dir() else "there is no such file or folder"
     raise ConfigError(str(place), problem, "Pass the folder of a run or an evaluation, or a trace")
+
+
+_ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
+
+
+def segments(text: str, first: str = "user") -> list[tuple[str, str]]:
+    """Return the role and text of each message in verl's dump; `first` is the role of the text before a role line.
+
+    verl decodes a conversation without its special tokens, so a message starts with a line that contains only its role.
+    """
+    parts = _ROLE.split(text)
+    messages = [(first, parts[0])] if parts[0] else []
+    messages += list(zip(parts[1::2], parts[2::2], strict=True))
+    return [(role, part.removesuffix("\n").lstrip("\n")) for role, part in messages]

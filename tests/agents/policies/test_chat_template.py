@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from agent_rl.agents.policies.chat_template import load_tokenizer
+from agent_rl.errors import ConfigError
 
 pytest.importorskip("verl")
 
@@ -16,7 +21,6 @@ from agent_rl.agents.policies.chat_template import (
     with_syntax,
 )
 from agent_rl.agents.policies.turn_writer import TurnWriter
-from agent_rl.errors import ConfigError
 from agent_rl.trajectory import ToolCall
 from tests.agents.policies.template_matrix import AGENTS, HISTORIES, PAGE, page, play, row, stop_before, template
 from tests.support.real_templates import NAMES
@@ -162,3 +166,23 @@ def test_the_page_is_what_the_command_writes() -> None:
     assert len(rows) >= 40
     assert len(AGENTS) == 7
     assert page(rows) == PAGE.read_text(encoding="utf-8")
+
+
+QUICKSTART = Path(__file__).parents[3] / "recipes/quickstart/model"
+
+
+def test_a_folder_gives_its_tokenizer() -> None:
+    assert load_tokenizer(str(QUICKSTART), "--model").chat_template
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--model: there is no tokenizer in .*Hub"):
+        load_tokenizer(str(tmp_path), "--model")
+
+
+def test_a_base_model_has_no_template(tmp_path: Path) -> None:
+    shutil.copytree(QUICKSTART, tmp_path / "base", ignore=shutil.ignore_patterns("chat_template*"))
+    config = tmp_path / "base/tokenizer_config.json"
+    config.write_text(config.read_text().replace('"chat_template"', '"another"'))
+    with pytest.raises(ConfigError, match="has no chat template"):
+        load_tokenizer(str(tmp_path / "base"), "--tokenizer")

@@ -8,7 +8,7 @@ pytest.importorskip("verl")
 
 
 from agent_rl.errors import ConfigError
-from agent_rl.settings.episode import ToolsSettings
+from agent_rl.settings.sections import ToolsSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import ToolCall
 from agent_rl.trajectory.trace import image_names

@@ -15,7 +15,7 @@ import pytest
 from agent_rl.agents.sessions import program
 from agent_rl.agents.sessions.program import ProgramEnd, run_program
 from agent_rl.errors import ConfigError
-from agent_rl.settings.gateway import GatewaySettings
+from agent_rl.settings.sections import GatewaySettings
 
 PYTHON = f"{sys.base_prefix}/bin/python3"
 """Has none of our packages."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent_rl.agents.sessions.program import ProgramEnd, function_worker, run_program
-from agent_rl.settings.gateway import GatewaySettings
+from agent_rl.settings.sections import GatewaySettings
 from tests.docs.pages import block
 from tests.support.programs import PROGRAMS, PYTHON, needs_programs
 

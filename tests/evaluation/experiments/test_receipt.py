@@ -100,6 +100,22 @@ def test_hashes_follow_configuration_and_rows(tiny_recipe, on_cpu, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_receipt_with_the_old_name_of_a_scorer_is_hashed_again_and_no_other(tiny_recipe, on_cpu):
+    scorer = "agent_rl.reward.correctness.scorer"
+    words = [f"{scorer}={{name: math, strict: true}}"]
+    old, changed = (hashes(str(tiny_recipe), words, name) for name in ("math_strict", "math"))
+    assert hashes(str(tiny_recipe), [f"{scorer}=math_strict"]) == hashes(str(tiny_recipe), words) != old
+    file = tiny_recipe / "results" / RECEIPT
+    file.parent.mkdir(exist_ok=True)
+    for known, stale in ((old, []), (changed, ["the reward"])):
+        file.write_text(json.dumps({"command": "", "overrides": words, "hashes": known}))
+        assert [text.split(": ")[1].split(" has")[0] for text in check(tiny_recipe)] == ["the reward"]
+        assert [text.split(": ")[1].split(" has")[0] for text in check(tiny_recipe, rehash=True)] == stale
+        assert len(check(tiny_recipe)) == len(stale)
+    file.unlink()
+
+
+@pytest.mark.slow
 def test_another_default_of_the_reward_is_another_reward_and_its_spelling_is_not(tiny_recipe, on_cpu, monkeypatch):
     first = hashes(str(tiny_recipe))
     assert hashes(str(tiny_recipe), ["agent_rl.reward.format.turns=3"]) == first

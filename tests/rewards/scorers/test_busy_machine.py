@@ -37,9 +37,10 @@ def on_one_core():
 async def test_right_programs_are_right_or_unscored(monkeypatch, on_one_core):
     monkeypatch.setattr(code, "CASE_S", CASE_S)
     monkeypatch.setattr(code, "TOTAL_S", CASE_S * CASES)
-    await score_answer(SCORERS["code_all"], "```python\nprint(1)\n```", TESTS)  # the sandbox is started
+    scorer = SCORERS["code"].using(all_or_nothing=True)
+    await score_answer(scorer, "```python\nprint(1)\n```", TESTS)  # the sandbox is started
     with busy_core(4):
-        scores = (score_answer(SCORERS["code_all"], PROGRAM, TESTS) for _ in range(PROGRAMS))
+        scores = (score_answer(scorer, PROGRAM, TESTS) for _ in range(PROGRAMS))
         scores = await asyncio.gather(*scores, return_exceptions=True)
     assert all(score == 1.0 or isinstance(score, UnscoredError) for score in scores), scores
     assert scores.count(1.0) >= PROGRAMS / 2, scores
@@ -62,7 +63,7 @@ def test_a_query_has_its_seconds_however_long_that_takes(monkeypatch):
 
 @pytest.mark.parametrize("error", [UnscoredError("the machine is too busy"), WorkerTimeout("too slow")])
 def test_a_comparison_that_was_not_decided_is_not_kept(monkeypatch, error):
-    answer, strict = r"\boxed{\int_0^1 2x\,dx}", SCORERS["math_strict"]
+    answer, strict = r"\boxed{\int_0^1 2x\,dx}", SCORERS["math"].using(strict=True)
     asked = []
 
     def fail(*_: object) -> None:

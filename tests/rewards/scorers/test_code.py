@@ -45,8 +45,8 @@ def test_the_program_is_found(text: str, code: str) -> None:
 )
 async def test_every_form_of_tests_is_read(truth: Any) -> None:
     result = [
-        await score_answer(SCORERS[name], text, truth)
-        for name in ("code", "code_all")
+        await score_answer(scorer, text, truth)
+        for scorer in (SCORERS["code"], SCORERS["code"].using(all_or_nothing=True))
         for text in (ADD, WRONG_ON_NEGATIVES, "")
     ]
     assert result == [1.0, 0.5, 0.0, 1.0, 0.0, 0.0]
@@ -60,7 +60,7 @@ def test_whole_numbers_on_standard_output_are_compared_exactly() -> None:
 def test_tests_that_need_more_than_calls_are_unscored() -> None:
     truth = {"pytest": "def test(tmp_path):\n    assert add(1, 2) == 3"}
     with pytest.raises(UnscoredError, match="no fixture tmp_path"):
-        asyncio.run(score_answer(SCORERS["code_all"], ADD, truth))
+        asyncio.run(score_answer(SCORERS["code"].using(all_or_nothing=True), ADD, truth))
 
 
 def test_programs_that_read_and_print() -> None:
@@ -128,11 +128,12 @@ class TestErrors:
 def test_programs_are_scored_by_tests_as_python_and_cases(
     right: str, wrong: str, truth: Any, info: dict[str, Any], shares: list[float]
 ) -> None:
-    async def scores(name: str) -> list[Any]:
-        return [await score_answer(SCORERS[name], program, truth, info) for program in (right, wrong)]
+    async def scores(**options: bool) -> list[Any]:
+        scorer = SCORERS["code"].using(**options)
+        return [await score_answer(scorer, program, truth, info) for program in (right, wrong)]
 
-    assert asyncio.run(scores("code_all")) == [1.0, 0.0]
-    assert asyncio.run(scores("code")) == pytest.approx(shares)
+    assert asyncio.run(scores(all_or_nothing=True)) == [1.0, 0.0]
+    assert asyncio.run(scores()) == pytest.approx(shares)
 
 
 @pytest.mark.parametrize("truth", [None, "", "no tests", [], {"inputs": []}, ["assert f() > 1"], "[" * 100_000, 5])

@@ -20,6 +20,7 @@ from tests.data.golds import call_of
 from tests.data.real import shared
 from tests.support.profiles import bounded, times
 
+MARKED, STRICT = SCORERS["gsm8k"].using(answer="marked"), SCORERS["math"].using(strict=True)
 CONSTANTS = ("0", "1", "-1", "2", "x")
 OTHERS = 20
 
@@ -51,15 +52,15 @@ EXPLAINED = {
 
 @pytest.mark.parametrize("name", ["gsm8k/train.jsonl", "gsm8k/test.jsonl"])
 def test_published_solutions_of_gsm8k_are_right(name: str) -> None:
-    for scorer in ("gsm8k_marked", "gsm8k", "gsm8k_strict", "math_strict"):
-        wrong = [truth for text, truth in solutions(name) if score_now(SCORERS[scorer], text, truth) != 1]
+    for scorer in (MARKED, SCORERS["gsm8k"], SCORERS["gsm8k"].using(answer="strict"), STRICT):
+        wrong = [truth for text, truth in solutions(name) if score_now(scorer, text, truth) != 1]
         assert wrong == [], scorer
 
 
 @pytest.mark.parametrize("name", ["math/math_test_odd.jsonl", "math/math500.jsonl", "math/svamp.jsonl"])
 def test_published_solutions_of_mathematics_are_right(name: str) -> None:
-    for scorer in ("math_strict", "math"):
-        wrong = [text for text, truth in solutions(name) if score_now(SCORERS[scorer], text, truth) != 1]
+    for scorer in (STRICT, SCORERS["math"]):
+        wrong = [text for text, truth in solutions(name) if score_now(scorer, text, truth) != 1]
         unexplained = [text for text in wrong if not any(part in text for part in EXPLAINED.get(name, ()))]
         assert unexplained == [], scorer
         assert len(wrong) <= 1, scorer
@@ -99,18 +100,18 @@ def scored(scorer: Scorer, form: str, golds: list[str], stride: int) -> list[tup
 
 
 @bounded
-@pytest.mark.parametrize("scorer", ["math_strict", "math"])
-def test_nothing_but_the_truth_scores_in_mathematics(scorer: str) -> None:
+@pytest.mark.parametrize("scorer", [STRICT, SCORERS["math"]], ids=["strict", "lenient"])
+def test_nothing_but_the_truth_scores_in_mathematics(scorer: Scorer) -> None:
     golds = [truth for name in ("math/math_test_odd.jsonl", "math/math500.jsonl") for _, truth in solutions(name)]
-    assert scored(SCORERS[scorer], "So it is $\\boxed{@}$.", golds, times(12, full=1)) == []
+    assert scored(scorer, "So it is $\\boxed{@}$.", golds, times(12, full=1)) == []
 
 
 @bounded
-@pytest.mark.parametrize("scorer", ["gsm8k_marked", "gsm8k", "math_strict"])
-def test_nothing_but_the_truth_scores_in_word_problems(scorer: str) -> None:
+@pytest.mark.parametrize("scorer", [MARKED, SCORERS["gsm8k"], STRICT], ids=["marked", "any", "math"])
+def test_nothing_but_the_truth_scores_in_word_problems(scorer: Scorer) -> None:
     names = ("gsm8k/train.jsonl", "gsm8k/test.jsonl", "math/svamp.jsonl")
     golds = [truth for name in names for _, truth in solutions(name)]
-    assert scored(SCORERS[scorer], "So it is\n#### @", golds, times(12, full=1)) == []
+    assert scored(scorer, "So it is\n#### @", golds, times(12, full=1)) == []
 
 
 @bounded
@@ -160,4 +161,4 @@ def test_nothing_but_the_truth_scores_in_function_calls(name: str) -> None:
 
 
 def matches(calls: list[dict[str, Any]], truth: Any) -> bool:
-    return score_now(SCORERS["tool_match_all"], json.dumps(calls), truth) == 1
+    return score_now(SCORERS["tool_match"].using(all_or_nothing=True), json.dumps(calls), truth) == 1

@@ -7,28 +7,35 @@ from typing import Any
 
 import pytest
 
-from agent_rl.rewards.scorers import SCORERS, GroundTruthError, score_answer, score_now
+from agent_rl.rewards import find_scorer
+from agent_rl.rewards.scorers import SCORERS, GroundTruthError, Scorer, score_answer, score_now
 
 pytestmark = pytest.mark.slow
 
 N = 10**6
 TABLES = {"t": [{"a": 1}]}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "gsm8k, marked": {"name": "gsm8k", "answer": "marked"},
+    "gsm8k, strict": {"name": "gsm8k", "answer": "strict"},
+    "math, strict": {"name": "math", "strict": True},
+    "code, all or nothing": {"name": "code", "all_or_nothing": True},
+    "tool_match, all or nothing": {"name": "tool_match", "all_or_nothing": True},
+}
 TRUTHS: dict[str, Any] = {
     "gsm8k": "18",
-    "gsm8k_marked": "18",
-    "gsm8k_strict": "18",
+    "gsm8k, marked": "18",
+    "gsm8k, strict": "18",
     "math": "18",
-    "math_strict": "x^2+y^2=18",
-    "geo3k": r"\frac{\sqrt{3}}{2}",
+    "math, strict": "x^2+y^2=18",
     "qa_em": ["18"],
     "qa_f1": ["18"],
     "qa_substring": ["18"],
     "choice": "B",
     "reasoning_gym": {"question": "9 * 2?", "answer": "18", "metadata": {"source_dataset": "leg_counting"}},
     "code": [{"stdin": "", "expected": "18"}],
-    "code_all": [{"stdin": "", "expected": "18"}],
+    "code, all or nothing": [{"stdin": "", "expected": "18"}],
     "tool_match": [{"name": "f", "arguments": {}}],
-    "tool_match_all": [{"name": "f", "arguments": {}}],
+    "tool_match, all or nothing": [{"name": "f", "arguments": {}}],
     "sql_match": {"sql": "SELECT a FROM t", "tables": TABLES},
     "json_schema": {"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}, "required": ["a"]},
     "text_rules": {"patterns": ["^(a+)+$", "(x+x+)+y"], "all_of": ["18"]},
@@ -84,11 +91,15 @@ TEXTS = {
 }
 
 
+def scorer_of(name: str) -> Scorer:
+    return find_scorer(OPTIONS.get(name, name))
+
+
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
 async def test_every_scorer_ends_with_a_score(text: str) -> None:
-    assert TRUTHS.keys() == SCORERS.keys()
+    assert {scorer_of(name).name for name in TRUTHS} == SCORERS.keys()
     names = [name for name in TRUTHS if not name.startswith("code")]
-    scores = {name: await asyncio.wait_for(score_answer(SCORERS[name], text, TRUTHS[name]), 60) for name in names}
+    scores = {name: await asyncio.wait_for(score_answer(scorer_of(name), text, TRUTHS[name]), 60) for name in names}
     assert all(math.isfinite(score) and 0 <= score <= 1 for score in scores.values()), scores
 
 
@@ -98,18 +109,17 @@ async def test_every_scorer_ends_with_a_score(text: str) -> None:
 )
 def test_programs_end_too(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_rl.rewards.scorers.code.CASE_S", 1.0)
-    for name in ("code", "code_all"):
-        assert asyncio.run(score_answer(SCORERS[name], text, TRUTHS[name])) == 0.0
+    for name in ("code", "code, all or nothing"):
+        assert asyncio.run(score_answer(scorer_of(name), text, TRUTHS[name])) == 0.0
 
 
 OTHER_TRUTHS: dict[str, list[Any]] = {
     "choice": [2],
-    "geo3k": ["\\frac{1}{2}"],
     "gsm8k": ["1/2"],
     "json_schema": [{"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 3}}}],
     "math": ["\\frac{1}{2}", "(1, 2)", "x^2+1", "\\{1, 2\\}"],
-    "math_strict": ["\\frac{1}{2}", "(1, 2)", "\\sqrt{3}"],
-    "tool_match_all": [[{"name": "f", "arguments": {"x": 10**400}}]],
+    "math, strict": ["\\frac{1}{2}", "(1, 2)", "\\sqrt{3}", r"\frac{\sqrt{3}}{2}"],
+    "tool_match, all or nothing": [[{"name": "f", "arguments": {"x": 10**400}}]],
 }
 GARBAGE = [
     *("", " \n\t", "\x00", "\ud800", "é\u202e\U0001f600", "1e-999999999", "nan", "inf", "1/0", "0/0", "²³", "٤٢", "①"),
@@ -129,13 +139,13 @@ GARBAGE = [
 USELESS = [None, "", [], {}, 3, 2.5, True, b"x", "\ud800", "{", "[1]", "null", [None], {"a": 1}, "9" * 5000, math.nan]
 
 
-@pytest.mark.parametrize("name", sorted(SCORERS))
+@pytest.mark.parametrize("name", sorted(TRUTHS))
 async def test_garbage_is_scored_and_a_useless_ground_truth_is_the_rows_fault(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     pairs = [(truth, text) for truth in [TRUTHS[name], *OTHER_TRUTHS.get(name, ())] for text in GARBAGE]
-    scores = [await score_answer(SCORERS[name], text, truth) for truth, text in pairs]
-    useless = (score_answer(SCORERS[name], "42", truth) for truth in USELESS)
+    scores = [await score_answer(scorer_of(name), text, truth) for truth, text in pairs]
+    useless = (score_answer(scorer_of(name), "42", truth) for truth in USELESS)
     outcomes = await asyncio.gather(*useless, return_exceptions=True)
     assert all(0 <= score <= 1 for score in scores)
     assert "cannot read" not in caplog.text  # by the scorer's own rule, not for the lack of one
@@ -143,7 +153,7 @@ async def test_garbage_is_scored_and_a_useless_ground_truth_is_the_rows_fault(
 
 
 def test_an_answer_that_makes_a_built_in_scorer_raise_is_worth_0(caplog: pytest.LogCaptureFixture) -> None:
-    (truth,) = OTHER_TRUTHS["tool_match_all"]  # too large to compare with 1.5
+    (truth,) = OTHER_TRUTHS["tool_match, all or nothing"]  # too large to compare with 1.5
     answer = json.dumps([{"name": "f", "arguments": {"x": 1.5}}])
     assert asyncio.run(score_answer(SCORERS["tool_match"], answer, truth)) == 0.0
     assert score_now(SCORERS["tool_match"], answer, truth) == 0.0

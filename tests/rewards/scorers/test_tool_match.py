@@ -37,7 +37,7 @@ TRUTH = [{"name": "weather", "arguments": {"city": "Paris", "days": 2}}, {"name"
 def test_calls_are_matched_in_any_order(text: str, score: float) -> None:
     assert score_tool_match(text, TRUTH, {}) == pytest.approx(score)
     assert score_tool_match(text, json.dumps(TRUTH), {}) == pytest.approx(score)
-    assert score_tool_match(text, TRUTH, {}, exact=True) == float(score == 1.0)
+    assert score_tool_match(text, TRUTH, {}, all_or_nothing=True) == float(score == 1.0)
 
 
 def test_values_may_be_one_of_several_and_keys_optional() -> None:

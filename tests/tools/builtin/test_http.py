@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.settings.episode import ToolsSettings
+from agent_rl.settings.sections import ToolsSettings
 from agent_rl.tools import load_tools
 from agent_rl.tools.builtin.http import HttpTool, IdempotentHttpTool
 from agent_rl.tools.inspection import expand

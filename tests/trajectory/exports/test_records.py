@@ -1,7 +1,9 @@
 import csv
 import json
+from pathlib import Path
 
 from agent_rl.trajectory import trace
+from agent_rl.trajectory.exports.records import write_csv
 from tests.trajectory.exports.command import export
 from tests.trajectory.exports.made import HOSTILE, trajectory
 
@@ -39,3 +41,8 @@ def test_a_spreadsheet_computes_nothing(folder):
     ]  # fmt: skip
     assert rows[0]["reward.format"] == "-0.5"  # a number is one
     assert rows[0]["reward"] == "0.0"
+
+
+def test_a_whole_number_stays_whole_where_another_record_has_none(tmp_path: Path) -> None:
+    assert write_csv(tmp_path / "table.csv", [{"step": 1, "split": None}, {"reward": 0.5, "split": "=1"}]) == 2
+    assert (tmp_path / "table.csv").read_bytes() == b"step,split,reward\r\n1,,\r\n,'=1,0.5\r\n"

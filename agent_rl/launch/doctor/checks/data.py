@@ -22,7 +22,7 @@ from agent_rl.launch.doctor.checks.tools import tool_specs
 from agent_rl.launch.doctor.rows import known_rows
 from agent_rl.preflight.check import Finding, Needs, check, problem, skipped, warning
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
-from agent_rl.settings.yaml_files import read_yaml
+from agent_rl.settings.errors import read_yaml
 
 SAMPLE = 200
 """Number of rows whose ground truths are scored, and of longest rows whose prompts are tokenized."""

@@ -2,10 +2,10 @@ r"""Scores answers for MATH, AIME and similar data sets: 1.0 if the answer is eq
 
     score_math("so \boxed{\frac{2}{4}}", "0.5", {}, strict=True)  # 1.0
 
-`math_strict` is the default for the data sources, so only a marked answer counts. `math` also accepts an unmarked
-answer: the text after "the answer is", a whole short text, or the last formula or number of a longer text.
+For the data sources, `strict` is true, so only a marked answer counts. Without `strict`, an unmarked answer counts
+too: the text after "the answer is", a whole short text, or the last formula or number of a longer text.
 
-Both scorers parse numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables,
+The scorer parses numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables,
 equations, inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words. Boxes
 separated only by "and", "or" or commas form a list. Most comparisons are made exactly, in this package; if an answer
 cannot be parsed, math-verify compares it in a separate process, and the result is an awaitable. A ratio has the value
@@ -13,8 +13,9 @@ of its fraction: 10:20 equals 5:10. Several values joined by a sign that the tru
 match.
 
 Conventions: `50\%` equals both 50 and 0.5. Units are compared only if both sides have a unit. `x=5` equals 5, but an
-equation in several unknowns does not equal its right side. A number with six decimals and six digits (in `math`: a
-truth with two of each) equals every exact value that rounds to it; binary floating-point errors are ignored.
+equation in several unknowns does not equal its right side. A number with six decimals and six digits (without
+`strict`: a truth with two of each) equals every exact value that rounds to it; binary floating-point errors are
+ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ from agent_rl.rewards.scorers.math.numeric import contradicts_itself
 from agent_rl.rewards.scorers.math.same import Undecided, same
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-_STRICT_TEXT = "Whether the marked answer of a response equals the ground truth."
 _MARKS_OF_DAPO = ("####", "answer:")
 _ANSWER_LINES = ("math_dapo", "aime", "AIME")
 
@@ -50,6 +50,7 @@ lighteval/MATH DigitalLearningGmbH/MATH-lighteval HuggingFaceH4/MATH-500 MATH-50
 agent_rl/math_python agent_rl/written_solutions */ReTool-SFT math_dapo math_dapo_reasoning */DAPO-Math*
 *DeepScaleR* */DeepMath* aime* AIME* */aime* */AIME* amc* AMC* minerva* olympiadbench* */NuminaMath* svamp*
 numina_aops_forum numina_synthetic_math numina_amc_aime numina_synthetic_amc numina_cn_k12 numina_olympiads
+hiyouga/geometry3k
 """
 SOURCES = tuple(_DATA_SETS.split())
 _MAX_COMPARED = 300  # maximum number of characters in an answer that math-verify compares
@@ -65,19 +66,17 @@ _SEVERAL = re.compile(
 )
 
 
-@built_in("math_strict", *SOURCES, inline=True, strict=True, text=_STRICT_TEXT)
-@built_in("geo3k", "hiyouga/geometry3k", inline=True, strict=True, text=_STRICT_TEXT)
-@built_in("math", inline=True)
+@built_in("math", *SOURCES, inline=True, strict=True)
 def score_math(
     solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, strict: bool = False
 ) -> float | Awaitable[float]:
-    """Whether the response's answer equals the ground truth, which is text, a number, or a list of right answers.
+    """Whether the response's answer equals the ground truth; with `strict: true`, only a marked answer counts.
 
-    With `strict` (`math_strict`), the answer must be marked: as the agent's final answer
-    (`extra_info["answer_marked"]`), or with `<answer>`, a box or `####` after the thoughts; for DAPO's data sources,
-    whose prompt asks for it, also with a line `Answer: 5`. If `strict` is false, the last formula or number counts too,
-    and so does a marked answer in the thoughts; a truth with two or more decimals equals all exact values that round to
-    it.
+    The ground truth is text, a number, or a list of right answers. With `strict`, the answer must be marked: as the
+    agent's final answer (`extra_info["answer_marked"]`), or with `<answer>`, a box or `####` after the thoughts; for
+    DAPO's data sources, whose prompt asks for it, also with a line `Answer: 5`. If `strict` is false, the last formula
+    or number counts too, and so does a marked answer in the thoughts; a truth with two or more decimals equals all
+    exact values that round to it.
 
     Raises:
         UnscoredError: the ground truth is empty or too long for an answer.

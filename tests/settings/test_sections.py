@@ -5,6 +5,7 @@ from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings, RewardSettings
+from agent_rl.settings.sections import ColdStartSettings
 
 
 def _as_is(config):
@@ -61,3 +62,22 @@ def test_settings_cannot_be_changed_and_can_be_pickled():
     with pytest.raises(ValueError, match="frozen"):
         settings.reward = RewardSettings()
     assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def read(**section):
+    return AgentRLSettings.from_config({"agent_rl": {"cold_start": section}}).cold_start
+
+
+def test_a_world_and_its_stages_are_enough():
+    found = read(world="text_to_sql", stages=[{"mix": {"oracle": 1}, "steps": 2}])
+    assert isinstance(found, ColdStartSettings)
+    assert (found.held_out, found.stages[0].lr) == (300, 3e-3)
+
+
+@pytest.mark.parametrize(
+    ("stages", "problem"),
+    [([], "stages"), ([{"mix": {"oracle": -1}, "steps": 2}], "oracle"), ([{"mix": {}, "stepz": 2}], "steps")],
+)
+def test_what_cannot_be_taught_is_refused_by_its_key(stages, problem):
+    with pytest.raises(ConfigError, match=problem):
+        read(world="text_to_sql", stages=stages)

@@ -1,44 +1,11 @@
-"""The facts about rows that determine the order of a training run: sources, difficulties, and the shares of sources."""
+"""The shares of data sources in a training run, from weights or from a temperature."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from agent_rl.errors import ConfigError, did_you_mean
-
-
-@dataclass(frozen=True)
-class RowFacts:
-    """Facts about the rows of the files, in the order of the rows.
-
-    Attributes:
-        sources: `data_source` of each row.
-        difficulties: `extra_info.difficulty` of each row, or None.
-        files: path of each file in `data.train_files`, with the data sources in the file.
-        digest: digest of the rows' content; a state with another digest is rejected.
-    """
-
-    sources: Sequence[str]
-    difficulties: Sequence[float | None]
-    files: Sequence[tuple[str, Sequence[str]]] = ()
-    digest: str = ""
-
-
-def difficulty_of(row: Mapping[str, Any]) -> float | None:
-    """Return the `extra_info.difficulty` of a row, or None.
-
-    Raises:
-        ConfigError: the value is not a number.
-    """
-    info = row.get("extra_info")
-    value = info.get("difficulty") if isinstance(info, Mapping) else None
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return value
-    problem = f"expected a number, got {value!r} (data_source {row.get('data_source')!r})"
-    raise ConfigError("extra_info.difficulty", problem, "Write numbers there")
 
 
 def shares(
