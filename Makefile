@@ -26,7 +26,7 @@ FAMILIES = bfcl openenv tau2 verifiers $(if $(shell $(PYTHON312) --version 2>/de
 # LangGraph and the SDKs, for gateway_agent: 250 MB.
 PROGRAMS = outputs/environments/programs
 
-.PHONY: quickstart programs certify credit faults gateways test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
+.PHONY: quickstart programs certify credit faults scale gateways test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -90,6 +90,10 @@ credit: $(VENV)/.dev ## how well each algorithm's advantages predict what turns 
 # RUNS: trainings that are killed; each other kind of fault has one for every 25 of them. KINDS: only these kinds.
 faults: $(VENV)/.dev ## docs/reference/faults.md: trainings broken at random moments; hours, in as many sittings as you like
 	$(PY) -m benchmarks.faults $(or $(RUNS),50) $(KINDS)
+	$(PY) docs/references.py
+
+scale: $(VENV)/.dev ## what a step costs besides the GPUs when it grows, in docs/reference: an hour, in parts that resume
+	$(PY) -m benchmarks.scale
 	$(PY) docs/references.py
 
 test-engine: $(ENGINE)/.installed ## the engine tests on a CPU with the SGLang that GPUs have, SGLANG=0.5.13; 12 GB

@@ -34,7 +34,6 @@ ROUNDS = int(os.environ.get("ROUNDS", "7"))
 WORTH = 1.03
 CHANGES = (
     "replay_buffer_polling",
-    "single_server",
     "token_log_probs",
     "loop_construction",
     "trajectory_puts",

@@ -116,6 +116,7 @@ CONTENTS = {
             "judgebench",
             "python",
             "gpu_node",
+            "scale",
         )
     ],
     "More": [

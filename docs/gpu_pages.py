@@ -226,8 +226,8 @@ RECIPES = """`tests/launch/doctor/checks/test_memory.py` computes these estimate
 
 ## Recipes on other numbers of GPUs
 
-On one or two nodes with 8 GPUs of 80 GB, recipes need no overrides. With the overrides below, the doctor finds no
-problem on 1 or 4 GPUs:
+On one or two nodes with 8 GPUs of 80 GB, recipes need no overrides; [Scale](scale.md) estimates what limits larger
+clusters. With the overrides below, the doctor finds no problem on 1 or 4 GPUs:
 """
 
 

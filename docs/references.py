@@ -490,6 +490,12 @@ resampling trajectories."""
     return "\n".join(lines) + "\n"
 
 
+def scale_page() -> str:
+    """Return the tables of `make scale`: what a step costs besides the GPUs, and what limits a cluster first."""
+    table = json.loads((FOLDER / "reference/scale.json").read_text())
+    return _made_by("scale_page.py", "scale_page", NOTE, table)()
+
+
 def _correlation(own: Mapping[str, float] | None) -> str:
     return "none" if own is None else f"{own['correlation']:.2f} [{own['low']:.2f}, {own['high']:.2f}]"
 
@@ -538,6 +544,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/certificates.md": certificates_page,
     "reference/turn_credit.md": turn_credit_page,
     "reference/faults.md": faults_page,
+    "reference/scale.md": scale_page,
     "reference/judgebench.md": _made_by("judgebench.py", "judgebench_page", NOTE, _markdown),
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,

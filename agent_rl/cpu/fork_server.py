@@ -51,8 +51,10 @@ LIBRARIES = (
     "sglang.srt.entrypoints.http_server",
 )
 """Third-party modules that verl's processes import, in this order."""
-RAYS = ("ray.util.state", "transfer_queue")
-"""Modules imported in the first worker's environment, because Ray reads its settings when it is imported."""
+RAYS = ("ray.util.state",)
+"""Modules imported in the first worker's environment, because Ray reads its settings when it is imported. A module that
+defines actors, such as transfer_queue, must not be here: it starts Ray's random numbers, and all forks would give their
+tasks the same ids, which crashes actors that several of them call."""
 
 
 PYTHON = "AGENT_RL_WORKER_PYTHON"

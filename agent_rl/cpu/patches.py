@@ -86,9 +86,7 @@ HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
     ("verl.utils.device", fork_server.fork_workers),
     ("verl.utils.model", value_head_attention),
     ("verl.trainer.ppo.v1.replay_buffer", speed.replay_buffer_polling),
-    ("verl.workers.rollout.llm_server", speed.single_server),
     ("verl.experimental.agent_loop.agent_loop", speed.loop_construction),
-    ("verl.trainer.ppo.v1.agent_loop_tq", speed.trajectory_puts),
     ("verl.utils.transferqueue_utils", speed.fetched_tensors),
 )
 """The functions, each with the module after whose import it runs."""

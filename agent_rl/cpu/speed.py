@@ -6,9 +6,7 @@ needed.
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections.abc import Hashable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -55,43 +53,6 @@ def replay_buffer_polling(module: ModuleType) -> None:
     module.ReplayBuffer.__init__ = init
 
 
-def single_server(module: ModuleType) -> None:
-    """`verl.workers.rollout.llm_server`: if there is one server, call the load balancer once.
-
-    Two of three actor calls for each turn go to the load balancer; on two cores they took a tenth of a step. Trainers
-    that add and remove servers while they run have their own client class, which is not changed.
-    """
-    client = module.LLMServerClient
-    acquire, release = client._acquire_server, client._release_server
-
-    @functools.wraps(acquire)
-    async def acquire_server(self: Any, request_id: str, **extra: Any) -> Any:
-        if type(self) is not client:
-            return await acquire(self, request_id, **extra)
-        if not hasattr(self, "_only_server"):
-            servers = await self._load_balancer.get_all_servers.remote()
-            first = await acquire(self, request_id, **extra)
-            self._only_server = first if len(servers) == 1 else None
-            return first
-        return self._only_server or await acquire(self, request_id, **extra)
-
-    @functools.wraps(release)
-    def release_server(self: Any, *args: Any, **kwargs: Any) -> None:
-        if getattr(self, "_only_server", None) is None:
-            release(self, *args, **kwargs)
-
-    client._acquire_server, client._release_server = acquire_server, release_server
-
-
-def trajectory_puts(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.agent_loop_tq`: store the trajectories that end at about the same time together.
-
-    verl stores each trajectory separately, in three requests to two processes, which took a quarter of a worker's time.
-    """
-    module.tq = _TogetherQueue(module.tq, module.list_of_dict_to_tensordict)  # type: ignore[attr-defined]
-    module.list_of_dict_to_tensordict = lambda fields: fields  # type: ignore[attr-defined]
-
-
 def fetched_tensors(module: ModuleType) -> None:
     """`verl.utils.transferqueue_utils`: send a training worker only a batch's tensors and `IMAGES`.
 
@@ -109,43 +70,3 @@ def fetched_tensors(module: ModuleType) -> None:
         return await original(meta.select_fields(read))
 
     module._async_meta_to_realdata = to_data  # type: ignore[attr-defined]
-
-
-class _TogetherQueue:
-    """The `transfer_queue` module with puts that wait for a running put of the same kind, and are then sent together.
-
-    Ray pickles the queue together with the worker's class, while no put waits.
-    """
-
-    def __init__(self, queue: Any, to_tensordict: Any) -> None:
-        self._queue, self._to_tensordict = queue, to_tensordict
-        self._waiting: dict[Hashable, SimpleNamespace] = {}
-        """Trajectories, or only tags, that are waiting to be stored."""
-        self._under_way: dict[Hashable, asyncio.Lock] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # pickle looks names up before `_queue` is set
-            raise AttributeError(name)
-        return getattr(self._queue, name)
-
-    async def async_kv_put(self, key: str, partition_id: str, tag: dict[str, Any]) -> None:
-        await self.async_kv_batch_put([key], None, [tag], partition_id)
-
-    async def async_kv_batch_put(
-        self, keys: list[str], fields: list[dict[str, Any]] | None, tags: list[dict[str, Any]], partition_id: str
-    ) -> None:
-        kind = (partition_id, fields and frozenset(fields[0]))
-        put = self._waiting.get(kind)
-        if put is None:
-            put = self._waiting[kind] = SimpleNamespace(keys=[], fields=[], tags=[])
-            put.done = asyncio.create_task(self._store(kind))
-        put.keys += keys
-        put.fields += fields or []
-        put.tags += tags
-        await asyncio.shield(put.done)
-
-    async def _store(self, kind: tuple[str, Any]) -> None:
-        async with self._under_way.setdefault(kind, asyncio.Lock()):
-            put = self._waiting.pop(kind)
-            fields = self._to_tensordict(put.fields) if put.fields else None
-            await self._queue.async_kv_batch_put(keys=put.keys, fields=fields, tags=put.tags, partition_id=kind[0])

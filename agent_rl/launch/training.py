@@ -40,7 +40,8 @@ from agent_rl.settings.old_keys import argument_keys
 from agent_rl.verl_adapter.checkpoints import model_folder, names_a_folder, policy_shards
 
 MODEL, DUMPS = "actor_rollout_ref.model.path", "trainer.rollout_data_dir"
-WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers")
+STORAGE_UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers", STORAGE_UNITS)
 """Process counts for the whole run, independent of the number of nodes."""
 READ_ROWS = 200
 """Number of rows of each file that are read before anything is started."""
@@ -187,7 +188,7 @@ def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tup
     config = compose_words(recipe, words)
     profile = _profile(config).overrides() if cpu.is_selected() else {}
     keys = argument_keys(words)
-    for key, value in {**profile, **_workers(config)}.items():
+    for key, value in {**profile, **worker_counts(config)}.items():
         if key not in keys:
             OmegaConf.update(config, key, value)
             words.append(f"{key}={value}")
@@ -261,7 +262,7 @@ def _is_traced(config: DictConfig) -> bool:
     return OmegaConf.select(config, "agent_rl.trace.path") is not None and agent in agent_names()
 
 
-def _workers(config: DictConfig) -> dict[str, int]:
+def worker_counts(config: DictConfig) -> dict[str, int]:
     """Return total worker counts that give each node the same number of workers as a single node."""
     counts = {key: OmegaConf.select(config, key) for key in WORKERS} if config.trainer.nnodes > 1 else {}
     return {

@@ -74,6 +74,7 @@ VERLS_CRITIC = "~/models/deepseek-llm-7b-chat"
 ALGORITHMS = ("cispo", "dapo", "dr_grpo", "gigpo", "gspo", "maxrl", "ppo", "sapo", "turn")
 """Names in agent_rl's `algo` group that are not estimators."""
 
+STORED = "transfer_queue.backend.SimpleStorage.total_storage_size"
 ENGINE = f"{ROLLOUT}.name"
 SUPPORTED_ENGINE = "sglang"
 
@@ -118,6 +119,15 @@ def sizes(case: RunCase) -> Errors:
             text = "null" if value is None else repr(value)
             remedy = f"Write for example {key}=1{', or null for no separate limit' if is_optional else ''}"
             yield ConfigError(key, f"expected a whole number of 1 or more, got {text}", remedy)
+
+
+@check("configuration", at=AT)
+def stored_trajectories(case: RunCase) -> Errors:
+    """TransferQueue has room for the trajectories of a step; the sessions that find none would fail."""
+    prompts, samples, most = (_get(case, key) for key in ("data.train_batch_size", f"{ROLLOUT}.n", STORED))
+    if all(type(each) is int for each in (prompts, samples, most)) and prompts * samples > most:
+        problem = f"a step has {prompts * samples} trajectories, but TransferQueue stores at most {most}"
+        yield ConfigError(STORED, problem, "Set it to null, for no limit")
 
 
 @check("configuration", at=AT)

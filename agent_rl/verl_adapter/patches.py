@@ -32,6 +32,7 @@ HOOKS = {
     "verl.trainer.constants_ppo": "patches:environment",
     "verl.trainer.ppo.core_algos": "algorithms.registration:register",
     "verl.trainer.ppo.v1": "patches:trainers",
+    "verl.trainer.ppo.v1.agent_loop_tq": "trajectory_puts:together",
     "verl.utils.config": "early_checks:early_checks",
     "verl.utils.device": "patches:old_keys",
     "verl.utils.torch_functional": "no_flash_attention:token_log_probs",

@@ -30,6 +30,7 @@ from agent_rl.verl_adapter import (
     ordering,
     replay_buffer,
     reward_loop,
+    routing,
     served_models,
     sinks,
     stages,
@@ -42,6 +43,7 @@ from agent_rl.verl_adapter.algorithms.advantages import estimate
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import FailedSessions
 from agent_rl.verl_adapter.trained_samples import finals, session_of
+from agent_rl.verl_adapter.verl_loop import collect_rarely
 
 MODES = (PPOTrainerSync, PPOTrainerColocateAsync, PPOTrainerSeparateAsync)
 LOOP_MANAGER = "agent_rl.verl_adapter.rollout.AgentLoopManager"
@@ -96,6 +98,7 @@ class AgentTrainer(PPOTrainer):
     def init(self) -> None:
         """Start workers and engines, and load the checkpoint."""
         super().init()
+        collect_rarely()
         stages.announce("agent loops")
 
     def _init_dataloader(self) -> None:
@@ -131,6 +134,10 @@ class AgentTrainer(PPOTrainer):
             return
         self.row_order.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
         self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would load the state
+
+    def get_llm_client(self) -> Any:
+        """Let the workers of synchronous training choose the engines of their conversations (`routing`)."""
+        return routing.direct(super().get_llm_client(), self.llm_server_manager)
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; a run that is stopped, or ended by an error from agent_rl, saves its last complete step."""
@@ -171,10 +178,17 @@ class AgentTrainer(PPOTrainer):
             return super()._compute_reward_colocate(batch, metrics)
         return reward_loop.score_sampled(self, batch)
 
-    def _balance_batch(self, batch: KVBatchMeta, *args: Any, **kwargs: Any) -> KVBatchMeta:
-        """Leave out samples without a baseline before rows that fill up the batch are added."""
+    def _balance_batch(
+        self,
+        batch: KVBatchMeta,
+        metrics: dict[str, Any],
+        logging_prefix: str = "global_seqlen",
+        keep_minibatch: bool = False,
+    ) -> KVBatchMeta:
+        """Leave out samples without a baseline before rows that fill up the batch are added; see `updates.balance`."""
         batch, self.is_idle = trained_samples.without_lone(batch, self.config, self.samples)
-        return super()._balance_batch(batch, *args, **kwargs)
+        balanced: KVBatchMeta = updates.balance(self, batch, metrics, logging_prefix)
+        return balanced
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
         return updates.required_multiple(self, dp_size)

@@ -60,6 +60,28 @@ def required_multiple(trainer: Any, dp_size: int) -> int:
     return dp_size * math.lcm(*parts)
 
 
+def balance(trainer: Any, batch: Any, metrics: dict[str, Any], prefix: str) -> Any:
+    """Fill up a batch, and order it so that each GPU gets about the same work, as verl's `_balance_batch` does.
+
+    verl compares and adds the elements of a tensor, which takes 0.25 ms of the GPUs' time per row; a list takes 0.02.
+    """
+    import torch
+    from verl.trainer.ppo.v1 import trainer_base
+
+    workers = trainer.actor_rollout_wg
+    if "actor" not in workers._dispatch_info:
+        workers._dispatch_info["actor"] = workers._query_dispatch_info("actor")
+    gpus = max(workers._dispatch_info["actor"]) + 1
+    multiple = trainer._get_required_batch_multiple(gpus)
+    batch = trainer_base.upsample_batch_to_divisible_size(batch, multiple, trainer.tokenizer.eos_token_id)
+    lengths = [tag["seq_len"] for tag in batch.tags]
+    work = trainer_base.calculate_workload(torch.tensor(lengths)).tolist()
+    parts = trainer_base.get_seqlen_balanced_partitions(work, k_partitions=gpus, equal_size=True)
+    batch.reorder([row for part in parts for row in part])
+    metrics.update(trainer_base.log_seqlen_unbalance(lengths, partitions=parts, prefix=prefix))
+    return batch
+
+
 @contextmanager
 def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -> Iterator[None]:
     """In this block the trainer's workers get the number of mini-batches instead of their size.

@@ -34,8 +34,8 @@ from agent_rl.verl_adapter.verl_tools import to_specs
 logger = logging.getLogger(__name__)
 
 NEW_OBJECTS = 500_000
-"""Number of new objects after which garbage is collected. A collection stops all episodes of a worker, which leave few
-cycles."""
+"""Number of new objects after which garbage is collected. A collection stops all episodes of a worker, or the trainer
+while the GPUs wait. Both leave few cycles."""
 
 
 class EpisodeOutput(AgentLoopOutput):
@@ -186,6 +186,12 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         )
 
 
+def collect_rarely() -> None:
+    """Collect this process's garbage rarely, and never look through the objects that it has loaded."""
+    gc.freeze()
+    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
+
+
 _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]] = {}
 
 
@@ -199,8 +205,7 @@ def _worker_setup(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, Tr
         stops = not rollout.skip_tokenizer_init
         settings = AgentRLSettings.from_config(config)
         trace = settings.trace
-        gc.freeze()  # the worker's loaded objects stay
-        gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
+        collect_rarely()
         writer = TraceWriter.shared(trace.path, trace.part_mib << 20, trace.image_mib << 20) if trace.path else None
         cached = _known[id(config)] = (config, settings, limits, stops, writer)
     return cached[1:]

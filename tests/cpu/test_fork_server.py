@@ -46,10 +46,10 @@ found.update(
     threads=len(threads("self")), servers=threads(os.getppid()), pid=os.getpid(),
     quits=signal.getsignal(signal.SIGQUIT) == signal.SIG_DFL,
 )
-from ray._raylet import get_authentication_mode
+from ray._raylet import ObjectRef, get_authentication_mode
 found["ray"] = str(get_authentication_mode())
 import numpy
-found["drawn"] = [random.random(), numpy.random.rand(), str(uuid.uuid4())]
+found["drawn"] = [random.random(), numpy.random.rand(), str(uuid.uuid4()), ObjectRef.from_random().hex()]
 if os.environ.get("MINE"):
     import verl, torch
     found["torch_threads"] = torch.get_num_threads()

@@ -116,14 +116,14 @@ def test_verl_writes_dumps_where_the_trace_has_no_samples(
 
 def test_workers_grow_with_nodes_unless_the_user_gives_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VERL_PLATFORM")
-    keys = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers")
+    keys = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers", training.STORAGE_UNITS)
 
     def workers(*overrides: str) -> list[int]:
         config = OmegaConf.create(training.dry_run(RECIPE, overrides)[0])
         return [OmegaConf.select(config, key) for key in keys]
 
-    assert workers("trainer.nnodes=2", f"{keys[1]}=3") == [16, 3]
-    assert workers("trainer.nnodes=1") == [8, 8]
+    assert workers("trainer.nnodes=2", f"{keys[1]}=3") == [16, 3, 16]
+    assert workers("trainer.nnodes=1") == [8, 8, 8]
 
 
 def test_a_large_model_is_computed_as_the_profile_says_unless_the_user_differs(

@@ -52,12 +52,17 @@ def test_a_size_is_one_or_more_and_some_may_be_null() -> None:
 
 TWO = {"actor_rollout_ref__rollout__tensor_model_parallel_size": 2}
 SEPARATE = {"actor_rollout_ref__hybrid_engine": False, "actor_rollout_ref__rollout__nnodes": 1}
+STORED = values.STORED.replace(".", "__")
 VERLS = {"critic__model__path": values.VERLS_CRITIC}
 
 
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
+        (
+            {STORED: 99, "data__train_batch_size": 10, "actor_rollout_ref__rollout__n": 10},
+            "a step has 100 trajectories, but TransferQueue stores at most 99",
+        ),
         ({"trainer__nnodes": "two"}, "expected a number, got 'two'. Write for example trainer.nnodes=1"),
         ({"trainer__nnodes": True}, "expected a whole number of 1 or more, got True"),
         ({"actor_rollout_ref__rollout__n": 2.5}, "expected a whole number of 1 or more, got 2.5"),

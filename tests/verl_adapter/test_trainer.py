@@ -10,6 +10,7 @@ from verl.trainer.ppo.v1 import trainer_base
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter.replay_buffer import AgentReplayBuffer
 from agent_rl.verl_adapter.trainer import LOOP_MANAGER, MODES, AgentTrainer, with_users_class
+from tests.support.forks import python
 
 VERLS = dict(zip(("sync", "colocate_async", "separate_async"), MODES, strict=True))
 SMALL = (
@@ -137,3 +138,20 @@ def test_a_sampler_of_the_user_is_watched_if_it_is_verls(config: Any) -> None:
     own = construct(config(sampler="Own")).replay_buffer
     assert [cls.__name__ for cls in type(own).__mro__] == ["Own", "object"]
     assert "refill_fn" in own.kwargs
+
+
+GARBAGE = """
+import gc, verl
+from tests.verl_adapter.trainers import make
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+made = make()
+PPOTrainer.init = lambda self: None
+made.init()
+print(gc.get_threshold()[0], gc.get_freeze_count() > 100_000)
+"""
+
+
+def test_the_trainer_rarely_looks_for_garbage() -> None:
+    """A collection looks at all objects that the trainer has loaded, while the GPUs wait."""
+    assert python(GARBAGE).splitlines()[-1] == "500000 True"

@@ -255,3 +255,32 @@ def test_the_pass_runs_in_the_first_step_and_every_so_many_and_would_in_each_wit
     code = "print(run(9, 4), run(3, 1), run(3, 4, **{'algorithm.use_kl_in_reward': True}))"
     assert python(STEPS + code) == "[1, 5, 9] [1, 2, 3] [1, 2, 3]"
     assert python(STEPS + "print(run(3, 4))", plugins="none") == "[1, 2, 3]"
+
+
+BALANCE = """
+import random, verl
+from types import SimpleNamespace
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from agent_rl.verl_adapter import updates
+from tests.verl_adapter.trainers import make
+
+made = make(
+    actor_rollout_wg=SimpleNamespace(_dispatch_info={"actor": [0, 1, 2, 3]}),
+    tokenizer=SimpleNamespace(eos_token_id=0),
+)
+made._get_required_batch_multiple = lambda gpus: gpus
+
+def balanced(balance):
+    drawn, metrics = random.Random(0), {}
+    tags = [{"seq_len": drawn.randint(10, 9999)} for _ in range(32)]
+    batch = KVBatchMeta(partition_id="train", keys=[f"u_{at}_0" for at in range(32)], tags=tags)
+    return balance(made, batch, metrics).keys, metrics
+
+ours = balanced(lambda *args: updates.balance(*args, "global_seqlen"))
+print(ours == balanced(PPOTrainer._balance_batch), ours[0] != sorted(ours[0]), len(ours[1]))
+"""
+
+
+def test_a_batch_is_balanced_as_by_verl() -> None:
+    assert python(BALANCE) == "True True 6"

@@ -125,7 +125,7 @@ FINDINGS: list[tuple[str, dict[str, Any], dict[str, str], dict[str, Any] | None,
     ("ray.logical_cpus", {}, {}, {"cores": 8}, "problem", "8 (the machine's cores)"),
     ("ray.logical_cpus", {LOGICAL: 45, MODELS: HELPERS}, {}, GPUS,
      "problem", "46 are needed (8 storage units, 4 for each of 8"),
-    ("ray.logical_cpus", {LOGICAL: 29, "trainer.nnodes": 2}, SECOND, GPUS, "ok", ""),  # 58 on two machines
+    ("ray.logical_cpus", {LOGICAL: 33, "trainer.nnodes": 2}, SECOND, GPUS, "ok", ""),  # 66 on two machines
     ("ray.logical_cpus", {}, JOINING, GPUS, "skipped", ""),
     ("configuration.values", {"trainer.experiment_name": "${oc.env:NO_SUCH_VARIABLE}"}, {}, None, "problem",
      "trainer.experiment_name: Environment variable 'NO_SUCH_VARIABLE' not found"),

@@ -47,9 +47,8 @@ def switch_log_probs(no_flash_attention):
 
 @wrapt.when_imported("agent_rl.cpu.speed")
 def switch_speed(speed):
-    switch(speed, "single_server", "LLMServerClient._acquire_server", "LLMServerClient._release_server")
     switch(speed, "fetched_tensors", "_async_meta_to_realdata")
-    construct, together = speed.loop_construction, speed.trajectory_puts
+    construct = speed.loop_construction
 
     @functools.wraps(construct)
     def loop_construction(module):
@@ -59,16 +58,22 @@ def switch_speed(speed):
         instantiate = either("loop_construction", changed, original)
         module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))
 
+    speed.loop_construction = loop_construction
+
+
+@wrapt.when_imported("agent_rl.verl_adapter.trajectory_puts")
+def switch_puts(trajectory_puts):
+    together = trajectory_puts.together
+
     @functools.wraps(together)
-    def trajectory_puts(module):
-        queue, convert = module.tq, module.list_of_dict_to_tensordict
+    def switched(module):
+        queue = module.tq
         together(module)
-        module.list_of_dict_to_tensordict = either("trajectory_puts", module.list_of_dict_to_tensordict, convert)
         kind = type(module.tq)
         batch, single = kind.async_kv_batch_put, kind.async_kv_put
 
         async def put_batch(self, keys, fields, tags, partition_id):
-            if fields is not None and not isinstance(fields, list):  # converted while the change was off
+            if (OFF / "trajectory_puts").exists():
                 return await queue.async_kv_batch_put(keys=keys, fields=fields, tags=tags, partition_id=partition_id)
             return await batch(self, keys, fields, tags, partition_id)
 
@@ -79,7 +84,7 @@ def switch_speed(speed):
 
         kind.async_kv_batch_put, kind.async_kv_put = put_batch, put_single
 
-    speed.loop_construction, speed.trajectory_puts = loop_construction, trajectory_puts
+    trajectory_puts.together = switched
 
 
 @wrapt.when_imported("verl.trainer.ppo.v1.replay_buffer")

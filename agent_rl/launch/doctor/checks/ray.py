@@ -10,6 +10,7 @@ from agent_rl.launch.cluster import Nodes, unclear_interface
 from agent_rl.launch.command import SIZES
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.environment import ray_folder
+from agent_rl.launch.training import STORAGE_UNITS, worker_counts
 from agent_rl.preflight.check import Finding, Needs, check, problem, skipped, warning
 
 TIMEOUT_S = 2.0
@@ -67,7 +68,7 @@ def nodes(case: Case) -> Finding | None:
 @check("Ray", "logical CPUs")
 def logical_cpus(case: Case) -> Finding | None:
     """Ray has a logical CPU for every actor that needs one; otherwise the run hangs without a message."""
-    storage = case.get("transfer_queue.backend.SimpleStorage.num_data_storage_units", 8)
+    storage = worker_counts(case.config).get(STORAGE_UNITS, case.get(STORAGE_UNITS, 8))
     units = int(storage) if case.get("transfer_queue.backend.storage_backend") == "SimpleStorage" else 0
     own, engines = case.judge_gpus, "actor_rollout_ref.rollout"
     if not case.get("actor_rollout_ref.hybrid_engine", True):

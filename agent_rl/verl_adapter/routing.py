@@ -1,0 +1,68 @@
+"""`DirectClient`: lets each agent-loop worker choose the engine of a conversation itself, in synchronous training.
+
+verl has one load balancer for the whole cluster: a process that two of the three actor calls of each turn go to, and
+that remembers the engines of 10,000 conversations. Several thousand turns per second wait for it, and with more
+conversations at once their turns move to engines that have not cached them. In synchronous training all conversations
+of a step start together and the engines stay the same, so that workers which take the engines in turn load them as
+evenly as the balancer. The asynchronous modes, in which conversations start while others run, keep verl's client.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import ray
+from cachetools import LRUCache
+from verl.workers.rollout.llm_server import LLMServerClient
+
+MOST_CONVERSATIONS = 1 << 17
+"""Number of conversations whose engines a worker remembers."""
+_NUMBER = re.compile(r"agent_loop_worker_(\d+)")
+"""verl's names of the workers."""
+
+
+class DirectClient(LLMServerClient):
+    """verl's client without a load balancer; a conversation stays with its engine, which has cached it.
+
+    Args:
+        config: verl's whole configuration.
+        servers: the engines' actors by address.
+    """
+
+    def __init__(self, config: Any, servers: Mapping[str, Any]) -> None:
+        super().__init__(config)
+        self._servers = list(servers.items())
+        self._chosen: LRUCache[str, tuple[str, Any]] = LRUCache(MOST_CONVERSATIONS)
+
+    @cached_property
+    def _turns(self) -> itertools.cycle[tuple[str, Any]]:
+        """The engines in turn; the workers begin at different places."""
+        name = _NUMBER.search(ray.get_runtime_context().get_actor_name() or "")
+        workers = self.config.actor_rollout_ref.rollout.agent.num_workers
+        first = int(name[1]) * len(self._servers) // workers if name else 0
+        return itertools.cycle([*self._servers[first:], *self._servers[:first]])
+
+    async def _acquire_server(self, request_id: str, **_: Any) -> tuple[str, Any]:
+        if request_id not in self._chosen:
+            self._chosen[request_id] = next(self._turns)
+        return self._chosen[request_id]
+
+    def _release_server(self, server_id: str, request_id: str | None = None) -> None:
+        """Do nothing, because no requests are counted."""
+
+
+def direct(client: Any, manager: Any) -> Any:
+    """Return a `DirectClient` instead of verl's client for synchronous training, unless the user has set a router.
+
+    Args:
+        client: the client that verl's trainer of a mode would give to the workers.
+        manager: verl's `LLMServerManager`.
+    """
+    rollout = client.config.actor_rollout_ref.rollout
+    if type(client) is not LLMServerClient or rollout.router_config_path or rollout.full_determinism:
+        return client
+    return DirectClient(client.config, dict(zip(manager.server_addresses, manager.server_handles, strict=True)))
