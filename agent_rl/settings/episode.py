@@ -1,4 +1,4 @@
-"""The sections that apply to every episode: `agent_rl.budget`, `final_turn`, `thinking`, `tools` and `trace`."""
+"""The sections that apply to every episode: `agent_rl.budget`, `final_turn`, `policy`, `thinking`, `tools`, `trace`."""
 
 from __future__ import annotations
 
@@ -75,6 +75,14 @@ class TraceSettings(Section):
     image_mib: int = Field(default=10240, ge=0)
     """Maximum size in MiB of the images that are stored in `<name>.images/` next to the trace. For later images, only
     the name is stored."""
+
+
+class PolicySettings(Section):
+    """The source of the trajectories that a run trains on."""
+
+    trace: str | None = None
+    """Folder of a finished run in `mode=sync`. `policy=trace` trains on this run's stored trajectories and starts no
+    engine. Null means that the engine samples."""
 
 
 class RunSettings(Section):

@@ -28,6 +28,7 @@ from agent_rl.settings.data import DataSettings
 from agent_rl.settings.episode import (
     BudgetSettings,
     FinalTurnSettings,
+    PolicySettings,
     RunSettings,
     ThinkingSettings,
     ToolsSettings,
@@ -65,6 +66,7 @@ class AgentRLSettings(Section):
     """What to exclude from the loss if a turn has neither call nor answer, because it is malformed or the token budget
     cut it off. `turn`: only that turn. `trajectory`: all turns of the trajectory."""
     plan_act: PlanActSettings = PlanActSettings()
+    policy: PolicySettings = PolicySettings()
     react: ReactSettings = ReactSettings()
     reward: RewardSettings = RewardSettings()
     run: RunSettings = RunSettings()
