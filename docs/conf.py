@@ -112,6 +112,7 @@ CONTENTS = {
             "gateways",
             "certificates",
             "turn_credit",
+            "judgebench",
             "python",
             "gpu_node",
         )

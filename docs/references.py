@@ -571,6 +571,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "results.md": _made_by("results_page.py", "results_page", NOTE, _markdown),
     "reference/certificates.md": certificates_page,
     "reference/turn_credit.md": turn_credit_page,
+    "reference/judgebench.md": _made_by("judgebench.py", "judgebench_page", NOTE, _markdown),
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
     "reference/built_in.md": built_in_page,

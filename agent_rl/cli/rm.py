@@ -24,7 +24,7 @@ app = typer.Typer(rich_help_panel="reward", help="Measure judges and reward mode
 @app.command("eval")
 def evaluate(
     model: Annotated[
-        str, typer.Argument(help="Model name at --endpoint; without --endpoint, a model folder or checkpoint")
+        str, typer.Argument(help="Model name at --endpoint; a model folder or checkpoint; or a component's kind")
     ],
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Rows, or examples with their ground truth")],
     endpoint: Endpoint = None,
@@ -34,6 +34,9 @@ def evaluate(
     discriminative: Annotated[
         bool, typer.Option("--discriminative", help="Score with a Bradley-Terry model instead of a judge")
     ] = False,
+    component: Annotated[
+        str | None, typer.Option(help="Configuration, as JSON, of the reward component whose kind is MODEL")
+    ] = None,
     engine: Annotated[str, typer.Option(help="Engine of a discriminative model: sglang or vllm")] = "sglang",
     tokenizer: Annotated[str | None, typer.Option(help="Folder of the model's tokenizer; default: MODEL")] = None,
     score: Annotated[
@@ -55,12 +58,13 @@ def evaluate(
         --template recipes/reasoning_rm_pointwise/template.py:HelpfulnessTemplate
       agent-rl rm eval Skywork/Skywork-Reward-V2-Qwen3-4B rewardbench.parquet \
         --endpoint http://127.0.0.1:8000 --discriminative
+      agent-rl rm eval my_rules.py:Length judgebench.jsonl --component '{}'
 
     Files contain rows, or examples of HelpSteer2, UltraFeedback, hh-rlhf, RewardBench and JudgeBench as published. A
     pair is judged in both orders; an unreadable verdict counts as wrong; a failed request is not counted.
 
-    --json: `samples`, `failed`, `unparsable`, `accuracy` (`mean`, `low`, `high`, `rows`), `categories`,
-    `mean_of_categories`, `mae`, `pearson`, `spearman`, `position_bias`, `consistent`, `ties`.
+    --json: `samples`, `failed`, `unparsable`, `accuracy` (`mean`, `low`, `high`, `rows`), `both_orders` (JudgeBench's
+    accuracy), `categories`, `mean_of_categories`, `mae`, `pearson`, `spearman`, `position_bias`, `consistent`, `ties`.
     """
     from rich.console import Console
 
@@ -70,7 +74,9 @@ def evaluate(
     if template == "auto":
         template = "pairwise" if all(len(sample.answers) == 2 for sample in samples) else "pointwise"
     keys: dict[str, Any] = {"model": model, "api_key_env": api_key_env, "max_concurrent": 2 * concurrency}
-    if discriminative:
+    if component is not None:
+        make_judge, endpoint = _component(model, json_object("--component", component)), ""
+    elif discriminative:
         if endpoint is None:
             raise ConfigError(
                 "--endpoint", "a discriminative model needs a server", "Start a server, and pass its address"
@@ -102,6 +108,17 @@ def _judge(keys: dict[str, Any], template: str | None, request: dict[str, Any]) 
     return lambda url: template_judge(validated(EndpointConfig, {**keys, "url": url}), judge_template, request)
 
 
+def _component(kind: str, config: dict[str, Any]) -> Callable[[str], JudgeSource]:
+    """Return a function that makes a judge of a reward component, whatever the address."""
+    from agent_rl.evaluation.judges import component_judge
+    from agent_rl.rewards.component import Component, make_component
+
+    component = make_component("component", kind, config, "--component")
+    if not isinstance(component, Component):
+        raise ConfigError("MODEL", f"{kind} compares the trajectories of a group", "Use a component that scores each")
+    return lambda _: component_judge(component)
+
+
 async def _measured(
     make_judge: Callable[[str], JudgeSource],
     samples: Sequence[DataSample],
@@ -114,7 +131,7 @@ async def _measured(
     from agent_rl.work.progress import progress
 
     async with AsyncExitStack() as stack:
-        url = endpoint or await _served(stack, model)
+        url = await _served(stack, model) if endpoint is None else endpoint
         with progress("samples", len(samples)) as advance:
             return await judge_all(make_judge(url), samples, at_once=concurrency, advance=advance)
 

@@ -26,6 +26,7 @@ from agent_rl.evaluation.summary import cell
 from agent_rl.reasoning_rm.reward_module import RewardModule
 from agent_rl.reasoning_rm.sample import DataSample
 from agent_rl.remote import ChatClient, EndpointConfig
+from agent_rl.rewards.component import Component, as_value
 from agent_rl.rewards.judge.kinds import chat_thinks
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.rewards.judge.verdict import POINTS, SWAPPED, VerdictError, pair_form
@@ -88,11 +89,17 @@ def classifier_judge(config: ModelConfig) -> JudgeSource:
     model = Model("model", "rm eval", config)
 
     async def judge(sample: DataSample) -> float:
-        prompt = f"{sample.context}\n\n{sample.query}" if sample.context else sample.query
-        (answer,) = sample.answers
-        trajectory = Trajectory([Message("user", prompt)], StopReason.ANSWERED, turns=[Turn(answer)], answer=answer)
-        score, _ = await model.score(trajectory)
+        score, _ = await model.score(_as_trajectory(sample))
         return score
+
+    return JudgeSource(judge)
+
+
+def component_judge(component: Component) -> JudgeSource:
+    """Return a judge that scores an answer with a reward component, as if an agent had given it in its only turn."""
+
+    async def judge(sample: DataSample) -> float:
+        return float(as_value(await component.measure(_as_trajectory(sample))).value)
 
     return JudgeSource(judge)
 
@@ -196,7 +203,9 @@ def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
         The numbers that `agent-rl rm eval --json` lists; an undefined number is None. `failed` samples have no reply,
         and all other numbers exclude them. `accuracy` is the share of right verdicts, with its interval: the true
         winner of a pair, or the true score after rounding. `unparsable` is the share of verdicts that could not be
-        read, `consistent` is the share of pairs with the same winner in both orders.
+        read, `consistent` is the share of pairs with the same winner in both orders. `both_orders` is the accuracy as
+    JudgeBench defines it (https://arxiv.org/abs/2410.12784, section 4): the share of pairs for which more verdicts name
+    the true winner than the other answer.
     """
     answered = [sample for sample in judged if not sample.failed]
     rates: list[float] = []
@@ -222,6 +231,7 @@ def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
         "failed": len(judged) - len(answered),
         "unparsable": _mean(verdict is None for item in answered for verdict in item.verdicts),
         "accuracy": estimate_rate([[rate] for rate in rates]).plain() if rates else None,
+        "both_orders": _mean(_wins(item) for item in answered if item.sample.preference in ("A", "B")),
         "categories": means,
         "mean_of_categories": _mean(means.values()),
         "mae": _mean(abs(verdict - true) for verdict, true in scores),
@@ -243,6 +253,12 @@ def correlation(
 
     value = float(pd.DataFrame({"one": one, "other": other}, dtype=float).corr(method)["one"]["other"])
     return None if math.isnan(value) else value
+
+
+def _as_trajectory(sample: DataSample) -> Trajectory:
+    prompt = f"{sample.context}\n\n{sample.query}" if sample.context else sample.query
+    (answer,) = sample.answers
+    return Trajectory([Message("user", prompt)], StopReason.ANSWERED, turns=[Turn(answer)], answer=answer)
 
 
 def _mean(values: Iterable[float]) -> float | None:
@@ -268,12 +284,21 @@ def _share_right(judged: Judged) -> float | None:
     return 1.0 - abs(points - POINTS[sample.preference]) if sample.preference != "tie" else float(points == 0.5)
 
 
+def _wins(judged: Judged) -> bool:
+    """Whether more verdicts on a pair name the true winner than the other answer."""
+    true, verdicts = judged.sample.preference, judged.verdicts
+    if not any(isinstance(verdict, str) for verdict in verdicts):
+        return _share_right(judged) == 1.0
+    winners = [verdicts[0], SWAPPED.get(str(verdicts[1]))]
+    return winners.count(true) > winners.count(SWAPPED[str(true)])
+
+
 def judge_table(report: Mapping[str, Any], title: str) -> Table:
     """Return the report as a table for a terminal."""
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_row("accuracy", cell(report["accuracy"]))
     names = (
-        *("mae", "pearson", "spearman", "position_bias", "consistent", "ties", "unparsable"),
+        *("both_orders", "mae", "pearson", "spearman", "position_bias", "consistent", "ties", "unparsable"),
         "mean_of_categories",
     )
     numbers = {name.replace("_", " "): report[name] for name in names}

@@ -38,3 +38,16 @@ def test_a_judge_is_measured(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=problem):
             CliRunner().invoke(app, ["rm", "eval", "m", str(tmp_path / "rows.parquet"), words], catch_exceptions=False)
+
+
+def test_a_reward_component_is_measured_on_pairs(tmp_path: Path) -> None:
+    pairs = [{"question": "q", "response_A": "a" * (n + 1), "response_B": "b" * 9, "label": "B>A"} for n in range(10)]
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps({"pair_id": str(n), **pair}) + "\n" for n, pair in enumerate(pairs)))
+    words = ["rm", "eval", "rules", str(file), "--component", '{"target_chars": 100}', "--json"]
+    report = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)
+    assert report["accuracy"]["mean"] == pytest.approx(0.85)  # a tie is half right
+    assert report["both_orders"] == pytest.approx(0.8)  # a tie is no decision
+    words = ["rm", "eval", "pairwise_judge", str(file), "--component", '{"url": "http://127.0.0.1:1", "model": "m"}']
+    with pytest.raises(ConfigError, match="compares the trajectories of a group"):
+        CliRunner().invoke(app, words, catch_exceptions=False)

@@ -127,6 +127,7 @@ def test_a_node_that_does_not_come_is_missed(
 
 
 @pytest.mark.engine
+@pytest.mark.recipes
 def test_two_steps_of_the_gsm8k_recipe_on_two_nodes(
     start: Start,
     tmp_path: Path,

@@ -60,6 +60,7 @@ def test_judgebench_by_an_oracle_a_random_judge_and_one_that_takes_the_first() -
     assert chance["accuracy"]["high"] - chance["accuracy"]["low"] < 0.1
     first = reported(known(True, lambda _: "A"), samples)
     assert (first["accuracy"]["mean"], first["position_bias"], first["consistent"]) == (0.5, 1, 0)
+    assert (oracle["both_orders"], first["both_orders"]) == (1, 0)
     longer = reported(known(False, lambda sample: float(len(sample.answers[0]))), samples)
     assert 0.3 < longer["accuracy"]["mean"] < 0.7
     assert longer["position_bias"] is None

@@ -27,8 +27,8 @@ from tests.support.profiles import FULL, bounded
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "agent_rl/config"
 RECIPES = sorted(path.parent for path in (ROOT / "recipes").glob("*/config.yaml"))
-CHOICES = [list(choice) for choice in itertools.product(ALGORITHMS, KL)]
-CHOICES.remove(["algo=gdpo", "kl=reward"])  # is refused
+PAIRS = itertools.product(ALGORITHMS, KL) if FULL else zip(ALGORITHMS, itertools.cycle(KL), strict=False)
+CHOICES = [list(pair) for pair in PAIRS if pair != ("algo=gdpo", "kl=reward")]  # which is refused
 CHOICES += [entry.overrides for entry in ENTRIES.values() if entry.overrides not in CHOICES]
 
 
@@ -40,7 +40,10 @@ def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def compositions() -> list[Any]:
-    """Each recipe on each platform by itself and with each choice; by default each choice with one of the recipes."""
+    """Each recipe on each platform by itself and with each choice.
+
+    By default, each algorithm occurs with one of the KL terms, and each choice with one of the recipes.
+    """
     places = [(recipe, place) for recipe in RECIPES for place in ("gpu", "cpu")]
     places.remove((ROOT / "recipes/quickstart", "gpu"))  # it is for CPUs
     places.remove((ROOT / "recipes/geo3k", "cpu"))  # and this is not
