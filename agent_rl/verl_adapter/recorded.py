@@ -98,12 +98,13 @@ class RecordedRun:
         if missing := next((step for step in range(1, steps + 1) if step not in recorded), None):
             problem = f"step {missing} of {steps} is not in {self.path}"
             raise ConfigError("trainer.total_training_steps", problem, f"Set it to at most {missing - 1}")
-        names = [name for batch in self._batches.values() if batch.step <= steps for name in batch.names]
-        lacks = next((name for name in names if name.rpartition("_")[0] not in self._tokens), None)
-        if lacks or not names:
+        batches = [batch for batch in self._batches.values() if batch.step <= steps]
+        ids = [name.rpartition("_")[0] for batch in batches for name in batch.names]
+        lacks = next((id for id in ids if id not in self._places or id not in self._tokens), None)
+        if lacks or not ids:
             problem = f"{self.path} has no {f'tokens of {lacks}' if lacks else 'training batches'}"
             raise ConfigError(KEY, problem, "Choose a run with agent_rl.trace.tokens=true, and its whole trace")
-        self.episode(names[0].rpartition("_")[0]).record()
+        self.episode(ids[0]).record()
 
     def episode(self, id: str) -> RecordedEpisode:
         """Return the last episode with this id, `<prompt>_<sample>`; raise a ConfigError if there is none."""

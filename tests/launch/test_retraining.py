@@ -124,7 +124,7 @@ def test_other_rows_another_model_and_an_incomplete_trace_are_refused(runs: Runs
         in runs.problems(model=runs.folder / "other")["actor_rollout_ref.model.path"]
     )
     (runs.folder / "a/trace.tokens.jsonl").unlink()
-    assert "has no tokens of u1_0_0" in runs.problems()["agent_rl.policy.trace"]
+    assert "has no tokens of u1_0" in runs.problems()["agent_rl.policy.trace"]
     (runs.folder / "a/trace.batches.jsonl").unlink()
     assert "has no training batches" in runs.problems()["agent_rl.policy.trace"]
 

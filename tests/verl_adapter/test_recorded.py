@@ -101,7 +101,7 @@ def test_a_prompt_gets_the_uid_of_the_row_in_its_step(tmp_path: Path) -> None:
         run.name_prompts(prompts("a", "c"), 2)
     with pytest.raises(ConfigError, match="has no trajectory u_2"):
         run.episode("u_2")
-    with pytest.raises(ConfigError, match="has no tokens of u2_0_0"):
+    with pytest.raises(ConfigError, match="has no tokens of u2_0"):
         run.require(2)
     with pytest.raises(ConfigError, match="has no training batches"):
         run.require(1)
