@@ -102,7 +102,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         format, recorded = self.format(), None
         if place := self.settings.policy.trace:
             recorded = run_at(place).episode(f"{row['uid']}_{row['session_id']}")
-        policy = recorded or await self._policy(format, sampling_params, list(row["raw_prompt"]))
+        policy: Any = recorded or await self._policy(format, sampling_params, list(row["raw_prompt"]))
         row["raw_prompt"] = policy.media.shown(row["raw_prompt"])
         trajectory: Trajectory | None = None
         try:

@@ -139,10 +139,10 @@ def test_what_may_change_the_weights_is_named(runs: Runs) -> None:
     with open(runs.folder / "other/model.safetensors", "ab") as file:
         file.write(b"\0")
     assert runs.problems(model=runs.folder / "other") == {}
-    file = runs.folder / "a/run.json"
-    about = json.loads(file.read_text())
+    record = runs.folder / "a/run.json"
+    about = json.loads(record.read_text())
     about["versions"]["torch"], about["machine"]["cores"] = "1.0", 99
-    file.write_text(json.dumps(about))
+    record.write_text(json.dumps(about))
     text = runs.notes(model=runs.folder / "other")[-1]
     assert "may not be bit-equal" in text
     assert text.endswith("because of other first weights (model.safetensors), versions (torch), machine (cores)")

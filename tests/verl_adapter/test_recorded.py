@@ -78,7 +78,7 @@ def prompts(*questions: str) -> Any:
     extra = [{"question": each, "list": [1, {"k": None}]} for each in questions]
     columns = {"data_source": ["s"] * len(extra), "extra_info": extra, "uid": ["x"] * len(extra)}
     columns |= {"raw_prompt": [ROW["raw_prompt"]] * len(extra), "agent_name": ["react_agent"] * len(extra)}
-    arrays = {name: np.empty(len(extra), dtype=object) for name in columns}
+    arrays: dict[str, Any] = {name: np.empty(len(extra), dtype=object) for name in columns}
     for name, values in columns.items():
         arrays[name][:] = values
     return get_tensordict(arrays)
