@@ -66,7 +66,7 @@ class Runs:
         for error in recorded_run.found(RunCase(config=self.again(*words, model=model))):
             assert isinstance(error, ConfigError), error
             assert error.remedy
-            found[error.key] = error.problem
+            found.setdefault(error.key, error.problem)  # the first is raised
         return found
 
     def notes(self, *words: str, model: Path | None = None) -> list[str]:
