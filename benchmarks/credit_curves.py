@@ -26,7 +26,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
-from agent_rl.evaluation.experiments.receipt import hashes, machine
+from agent_rl.evaluation.experiments.receipt import hashes
+from agent_rl.launch.run_folder import machine
 from agent_rl.trajectory.viewer.charts import Chart
 from agent_rl.verl_adapter.checkpoints import weights_digest
 

@@ -23,8 +23,8 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_rl.evaluation.experiments.receipt import machine
 from agent_rl.evaluation.judges import Judged, read_samples, report_on
+from agent_rl.launch.run_folder import machine
 from agent_rl.verl_adapter.checkpoints import weights_digest
 
 __all__ = ["judgebench_page"]

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from agent_rl.evaluation.experiments.receipt import hashes, machine
+from agent_rl.evaluation.experiments.receipt import hashes
+from agent_rl.launch.run_folder import machine
 from agent_rl.trajectory import Trajectory, trace
 
 ROOT = Path(__file__).parents[1]

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 from pydantic import PositiveFloat, TypeAdapter
 
 from agent_rl.agents.policies.left_out import masked_sequences
-from agent_rl.agents.policies.token_policy import TrainingSequence
+from agent_rl.agents.policies.token_policy import TrainingSequence, stored_sequences
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.audit import stretches_of
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory import LEFT_OUT, Trajectory, trace
 from agent_rl.trajectory.trace import TrainedRow
@@ -62,12 +61,7 @@ class StoredSample(NamedTuple):
 
     def trained(self, settings: AgentRLSettings) -> list[TrainingSequence]:
         """Return the sequences with the masks of the loss."""
-        sequences: list[TrainingSequence] = []
-        for own in self.sequences:
-            first = 1 + sum(len(each.spans) for each in sequences)
-            spans = [(number, run.start, run.end) for number, run in enumerate(stretches_of(own), first)]
-            parts = own["prompt_ids"], own["response_ids"], own["mask"], own["logprobs"]
-            sequences.append(TrainingSequence(*parts, images=[], spans=spans))
+        sequences = stored_sequences(self.sequences)
         masks = settings.mask_void, settings.mask_overlong
         return masked_sequences(sequences, self.trajectory, *masks) if sequences else []
 

@@ -78,6 +78,7 @@ def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
     words = [*(f"{key}={quoted(path)}" for key, path in found_files(folder).items()), *words]
     # hydra would reject a key of a free section that the recipe does not list
     words = [f"++{word}" if is_free(word.partition("=")[0]) else word for word in words]
+    words = [f"+{word}" if word.startswith("policy=") else word for word in words]  # it overrides the recipe
     return [*groups, *words, *(_joining() if joins_ray() else ())]
 
 

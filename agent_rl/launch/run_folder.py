@@ -11,12 +11,13 @@ Code and tool files are not compared, because a fix often changes them (a change
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import platform
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +27,8 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
 import agent_rl
+from agent_rl.cpu import switch as cpu
+from agent_rl.cpu.profile import TRAINING_THREADS, profile_of
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import resolved
 from agent_rl.launch.stopping import Aborted, StoppedRun
@@ -60,7 +63,9 @@ PARTS = (
 )
 """Patterns of the files that a run writes into its folder; `run.json`, without which it is not a run, is moved last."""
 VERSIONS = ("verl", "sglang", "torch", "transformers", "ray", "TransferQueue")
+MODEL = "actor_rollout_ref.model.path"
 MOST_SHOWN = 10
+END_BYTES = 1 << 20
 
 
 def folder_of(config: DictConfig) -> Path:
@@ -81,16 +86,18 @@ class RunFolder:
     def __init__(self, config: DictConfig, command: Sequence[str] = (), script: str | None = None) -> None:
         self.path = folder_of(config)
         self.notes: list[str] = []
-        """Notes for the user about an earlier run in this folder."""
+        """Notes for the user about an earlier run."""
         self.stopped: StoppedRun | None = None
         """The last step of a run that has ended early on request; set it before the block ends."""
         self._redact = Redactor(os.environ)
-        plain = resolved(config)
-        self._run: dict[str, Any] = {
+        plain, model = resolved(config), Path(str(OmegaConf.select(config, MODEL))).expanduser()
+        self.record: dict[str, Any] = {
             "command": [self._word(word) for word in command],
             "configuration": self._redact(plain),
             "files": _files(plain, script),
             "versions": versions(),
+            "machine": machine(model),
+            "model": _model_files(model),
         }
         self._checkpoints = Path(str(config.trainer.default_local_dir)).expanduser().absolute()
         self._mode = str(config.trainer.resume_mode)
@@ -141,12 +148,13 @@ class RunFolder:
         begun = self._checkpoint() is not None or (self.path / "metrics.jsonl").exists()
         if before is None or not begun or self._mode == "disable":
             return before
-        differ, self.notes = _compared(before, self._run)
+        differ, self.notes = compared(before, self.record)
         if differ:
             more = f" and {len(differ) - MOST_SHOWN} more" if len(differ) > MOST_SHOWN else ""
+            shown = "; ".join([*differ.values()][:MOST_SHOWN])
             raise ConfigError(
                 "trainer.experiment_name",
-                f"{self.path} contains a run with a different configuration: {'; '.join(differ[:MOST_SHOWN])}{more}",
+                f"{self.path} contains a run with a different configuration: {shown}{more}",
                 "Choose a different trainer.experiment_name, or start over with trainer.resume_mode=disable, which "
                 "moves that run to a folder earlier/",
             )
@@ -160,12 +168,12 @@ class RunFolder:
             started += (before or {}).get("started", [])
         elif before is not None:
             self._move_away()
-        self._run |= {"started": [*started, _now()], "process": this_process()}
+        self.record |= {"started": [*started, _now()], "process": this_process()}
         self._write()
 
     def _write(self, **end: Any) -> None:
         temporary = self.path / "run.tmp"
-        temporary.write_text(json.dumps({**self._run, **self._redact(end)}, indent=2) + "\n")
+        temporary.write_text(json.dumps({**self.record, **self._redact(end)}, indent=2) + "\n")
         os.replace(temporary, self.path / "run.json")
 
     def _checkpoint(self) -> str | None:
@@ -197,21 +205,23 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
 
-def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the differences that prevent a run from resuming, and the changes that are allowed."""
+def compared(
+    before: Mapping[str, Any], run: Mapping[str, Any], free: tuple[str, ...] = FREE_TO_CHANGE
+) -> tuple[dict[str, str], list[str]]:
+    """Return by key how two runs' records differ, except keys that start with one of `free`, and other changes."""
     old, new = (dict(leaves(each["configuration"])) for each in (before, run))
-    differ: list[str] = []
+    differ: dict[str, str] = {}
     changed: list[str] = []
     for key in sorted({*old, *new, "--script"}):
         was, now = ({file["path"]: file["sha256"] for file in each["files"].get(key, [])} for each in (before, run))
         same = was and list(was.values()) == list(now.values())  # the same files, even at other paths
-        free = f"{key}.".startswith(tuple(f"{each}." for each in FREE_TO_CHANGE))
-        if not same and not free and repr(old.get(key)) != repr(new.get(key)):  # repr: NaN is the same
-            differ.append(f"{key} is {new.get(key)!r}, was {old.get(key)!r}")
+        if not same and not key.startswith(free) and repr(old.get(key)) != repr(new.get(key)):  # repr: NaN is the same
+            differ[key] = f"{key} is {new.get(key)!r}, was {old.get(key)!r}"
         elif was and now and not same:
             changed_files = [path for path, digest in now.items() if was.get(path) != digest]
-            text = f"{key}: the content of {', '.join(changed_files)} has changed"
-            (differ if key.startswith("data.") else changed).append(text)
+            changed.append(f"{key}: the content of {', '.join(changed_files)} has changed")
+            if key.startswith("data."):
+                differ[key] = changed.pop()
     return differ, changed
 
 
@@ -235,3 +245,33 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             installed[name] = metadata.version(name)
     return installed
+
+
+def machine(model: Path) -> dict[str, Any]:
+    """Return this machine's CPU and GPUs, and the torch threads of each process and of training for a model."""
+    cpus, gpus = [Path("/proc/cpuinfo")], sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+    processor = {"cpu": next(_models("model name", cpus), platform.machine()), "cores": os.cpu_count()}
+    if not cpu.is_selected():
+        return {**processor, "gpus": [*_models("Model", gpus)], "torch_threads": os.environ.get("OMP_NUM_THREADS")}
+    profile = profile_of(model)
+    with profile.in_environment():
+        threads = cpu.child_environment()["OMP_NUM_THREADS"]
+        training = os.environ.get(TRAINING_THREADS, threads)
+        return {**processor, "torch_threads": threads, "training_threads": training, "products": profile.dtype}
+
+
+def _models(key: str, files: Sequence[Path]) -> Iterator[str]:
+    lines = (line for file in files if file.is_file() for line in file.read_text(encoding="utf-8").splitlines())
+    return (line.partition(":")[2].strip() for line in lines if line.startswith(key))
+
+
+def _model_files(model: Path) -> dict[str, str]:
+    """Return a hash of each file in a model's folder: of its size, and of its first and last MiB."""
+    digests = {}
+    for path in sorted(model.iterdir()) if (model / "config.json").is_file() else ():
+        if path.is_file():
+            with open(path, "rb") as file:
+                first, size = file.read(END_BYTES), file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - END_BYTES))
+                digests[path.name] = hashlib.sha256(b"%d\n" % size + first + file.read()).hexdigest()
+    return digests

@@ -30,6 +30,7 @@ from agent_rl.launch.display import Display
 from agent_rl.launch.environment import gpu_environment, joins_ray, require_home, temporary_files
 from agent_rl.launch.process import logger_environment, run_trainer
 from agent_rl.launch.recipes import model_remedy, rows_remedy
+from agent_rl.launch.retraining import differences
 from agent_rl.launch.run_folder import RunFolder
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.preflight import rows  # noqa: F401 - its checks register themselves
@@ -38,6 +39,7 @@ from agent_rl.preflight.check import check, refuse
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.old_keys import argument_keys
 from agent_rl.verl_adapter.checkpoints import model_folder, names_a_folder, policy_shards
+from agent_rl.verl_adapter.recorded import KEY
 
 MODEL, DUMPS = "actor_rollout_ref.model.path", "trainer.rollout_data_dir"
 STORAGE_UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
@@ -96,6 +98,8 @@ def train(
         display = display or Display(AgentRLSettings.from_config(config).run.progress)
         words += _merged_checkpoint(config, display)
         with RunFolder(config, _user_command(), script) as run:
+            if place := OmegaConf.select(config, KEY):
+                run.notes += differences(place, run.record)
             words += _run_overrides(config, run.path, words)
             if nodes is not None or joins_ray():  # its processes do not inherit our environment
                 variables = logger_environment(run.path).items()
@@ -245,6 +249,8 @@ def _merged_checkpoint(config: DictConfig, display: Display) -> list[str]:
 def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> list[str]:
     """Return overrides with absolute paths, valid on all nodes, that put all output into the run's folder."""
     overrides, keys = [f"++agent_rl.run.folder={quoted(folder)}"], argument_keys(words)
+    if place := OmegaConf.select(config, KEY):
+        overrides.append(f"++{KEY}={quoted(Path(place).expanduser().absolute())}")
     if "hydra.run.dir" not in keys:
         overrides.append(f"hydra.run.dir={quoted(folder / 'hydra')}")
     if DUMPS not in keys and OmegaConf.select(config, DUMPS) is None and not _is_traced(config):

@@ -87,6 +87,14 @@ class TraceSettings(Section):
     the name is stored."""
 
 
+class PolicySettings(Section):
+    """The source of the trajectories that a run trains on."""
+
+    trace: str | None = None
+    """Folder of a finished run in `mode=sync`. `policy=trace` trains on this run's stored trajectories and starts no
+    engine. Null means that the engine samples."""
+
+
 class RunSettings(Section):
     """Settings for the files of a training run, and for its output in the terminal."""
 
@@ -301,6 +309,7 @@ class AgentRLSettings(Section):
     """What to exclude from the loss if a turn has neither call nor answer, because it is malformed or the token budget
     cut it off. `turn`: only that turn. `trajectory`: all turns of the trajectory."""
     plan_act: PlanActSettings = PlanActSettings()
+    policy: PolicySettings = PolicySettings()
     react: ReactSettings = ReactSettings()
     reward: RewardSettings = RewardSettings()
     run: RunSettings = RunSettings()

@@ -37,6 +37,7 @@ from agent_rl.verl_adapter.algorithms.turns import REWARDS
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, tag
 from agent_rl.verl_adapter.manager import TRAJECTORY
+from agent_rl.verl_adapter.recorded import KEY
 from agent_rl.verl_adapter.served_models import KIND, ROUTER_MODEL, references, write_addresses
 from agent_rl.verl_adapter.trained_samples import finals, session_of
 
@@ -83,7 +84,8 @@ class AgentRewardLoopManager(RewardLoopManager):
         self.reward_loop_workers_class = ray.remote(AgentRewardLoopWorker)
         self._own_worker: AgentRewardLoopWorker | None = None
         super()._init_reward_loop_workers()
-        stages.announce(stages.ENGINE)  # verl's trainer starts it next, and it takes longest
+        if OmegaConf.select(self.config, KEY) is None:
+            stages.announce(stages.ENGINE)  # verl's trainer starts it next, and it takes longest
 
     @property
     def reward_loop_worker_handles(self) -> Any:

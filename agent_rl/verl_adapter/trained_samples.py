@@ -233,11 +233,12 @@ def keep_batch(settings: TraceSettings, step: int, update: int, batch: Any, data
         writer.batch(lambda: TrainedBatch(step, update, *_trained_rows(batch, data)))
 
 
-def _trained_rows(batch: Any, data: Any) -> tuple[list[str], list[float | list[float]]]:
-    """Return keys and advantages of the rows of a batch, without rows that only fill it up."""
-    rows = zip(batch.keys, batch.tags, _advantages(data), strict=True)
-    advantages = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
-    return list(advantages), list(advantages.values())
+def _trained_rows(batch: Any, data: Any) -> tuple[list[str], list[float | list[float]], list[int]]:
+    """Return keys and advantages of the rows of a batch, and the positions of rows that only fill it up."""
+    padding = [row for row, tag in enumerate(batch.tags) if tag.get("is_padding", False)]
+    rows = enumerate(zip(batch.keys, _advantages(data), strict=True))
+    advantages = dict(each for row, each in rows if row not in padding)
+    return list(advantages), list(advantages.values()), padding
 
 
 def _advantages(data: Any) -> Iterator[float | list[float]]:

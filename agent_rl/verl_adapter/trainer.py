@@ -28,6 +28,7 @@ from agent_rl.settings.importing import find_object
 from agent_rl.verl_adapter import (
     ending,
     ordering,
+    recorded,
     replay_buffer,
     reward_loop,
     routing,
@@ -60,6 +61,7 @@ class AgentTrainer(PPOTrainer):
         samples: the samples that are not part of a batch.
         stragglers: the sessions of the step that have not ended.
         last_step: tracks the last complete step, and saves it when the run stops.
+        recorded: the run whose trajectories are trained on instead of sampling; None: the engine samples.
         is_idle: whether no token of the current batch can be trained on.
         advantages: the result of `estimate_advantages` for the current batch.
     """
@@ -81,8 +83,12 @@ class AgentTrainer(PPOTrainer):
         self.served_models: served_models.ServedModels | None = None
         self.samples = trained_samples.StepSamples()
         self.failures = FailedSessions(self.settings.reward.max_unscored_share)
-        rate = config.actor_rollout_ref.rollout.get("over_sample_rate", 0)
-        self.stragglers = stragglers.Stragglers(self, rate, self.settings.run.max_sampling_s)
+        rate, limit_s = config.actor_rollout_ref.rollout.get("over_sample_rate", 0), self.settings.run.max_sampling_s
+        self.recorded: recorded.RecordedRun | None = None
+        if place := self.settings.policy.trace:
+            self.recorded, rate, limit_s = recorded.run_at(place), 0, None
+            self._enable_hybrid_replicas = False  # verl then starts no engine
+        self.stragglers = stragglers.Stragglers(self, rate, limit_s)
         self.is_idle = False
         self.advantages: Any = None
         self._batch: KVBatchMeta | None = None
@@ -108,6 +114,8 @@ class AgentTrainer(PPOTrainer):
         if self.settings.data.is_set:
             self.row_order = ordering.RunOrder(self.config, self.settings, self.train_dataset)
             self.train_dataloader = self.row_order.loader(self.train_dataloader)
+        if self.recorded is not None:
+            self.recorded.require(self.total_training_steps)
 
     def _init_resource_pool_mgr(self) -> None:
         """Serve the reward models as soon as the resource pools exist, before the trainer's workers take the GPUs."""
@@ -155,6 +163,11 @@ class AgentTrainer(PPOTrainer):
             metrics.update(self.row_order.report_step(self.global_steps, keys, batch.partition_id))
         return batch
 
+    def _submit_batch_to_rollout(self, batch: Any) -> int:
+        if self.recorded is not None:
+            self.recorded.name_prompts(batch, self.global_steps)
+        return int(super()._submit_batch_to_rollout(batch))
+
     def on_sample_begin(self) -> None:
         """Begin the time of sampling."""
         super().on_sample_begin()
@@ -166,9 +179,15 @@ class AgentTrainer(PPOTrainer):
             self.checkpoint_manager.abort_replicas()
         super().on_sample_end()
 
+    def on_init_end(self) -> None:
+        """Send the weights to the engine, if there is one."""
+        if self.recorded is None:
+            super().on_init_end()
+
     def on_step_end(self) -> None:
-        """Let the engines that were interrupted generate again."""
-        super().on_step_end()
+        """Send the weights to the engine, if there is one, and let engines that were interrupted generate again."""
+        if self.recorded is None:
+            super().on_step_end()
         if self.stragglers.are_ended:
             self.checkpoint_manager.resume_generation_replicas()
 
@@ -185,10 +204,12 @@ class AgentTrainer(PPOTrainer):
         logging_prefix: str = "global_seqlen",
         keep_minibatch: bool = False,
     ) -> KVBatchMeta:
-        """Leave out samples without a baseline before rows that fill up the batch are added; see `updates.balance`."""
+        """Leave out samples without a baseline before rows that fill up the batch are added; order recorded rows."""
         batch, self.is_idle = trained_samples.without_lone(batch, self.config, self.samples)
-        balanced: KVBatchMeta = updates.balance(self, batch, metrics, logging_prefix)
-        return balanced
+        batch = updates.balance(self, batch, metrics, logging_prefix)
+        if self.recorded is not None:
+            self.recorded.order(batch, self.global_steps, self.local_trigger_step)
+        return batch
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
         return updates.required_multiple(self, dp_size)

@@ -28,6 +28,7 @@ from agent_rl.trajectory.trace.images import drop_images
 from agent_rl.verl_adapter.algorithms.turns import credit_fields, turn_states
 from agent_rl.verl_adapter.failures import measure, report_bug
 from agent_rl.verl_adapter.manager import TRAJECTORY
+from agent_rl.verl_adapter.recorded import RecordedEpisode, run_at
 from agent_rl.verl_adapter.token_builder import template_builder
 from agent_rl.verl_adapter.verl_tools import to_specs
 
@@ -88,7 +89,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         )
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput | list[AgentLoopOutput]:  # type: ignore[override]
-        """Run one episode for one row.
+        """Run one episode for one row, or take it from the recorded run in `agent_rl.policy.trace`.
 
         Returns:
             The training sequence, or a list of several sequences, the last of which contains the trajectory.
@@ -98,23 +99,31 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
                 it.
         """
         row = whole_row(row)
-        format = self.format()
-        policy = await self._policy(format, sampling_params, list(row["raw_prompt"]))
+        format, recorded = self.format(), None
+        if place := self.settings.policy.trace:
+            recorded = run_at(place).episode(f"{row['uid']}_{row['session_id']}")
+        policy: Any = recorded or await self._policy(format, sampling_params, list(row["raw_prompt"]))
         row["raw_prompt"] = policy.media.shown(row["raw_prompt"])
         trajectory: Trajectory | None = None
         try:
-            trajectory = await self.run_row(row, policy, format)
+            trajectory = recorded.trajectory if recorded else await self.run_row(row, policy, format)
             measure(policy.response_tokens, len(trajectory.turns))
             if self._trace is not None:
                 trajectory = await self._trace.images(trajectory)
             bug = trajectory.info.get("bug")
             if trajectory.error is not None:
-                raise BrokenCallError(trajectory.error, bug) if bug else UnscoredError(trajectory.error)
+                failure = recorded.error() if recorded else UnscoredError(trajectory.error)
+                raise BrokenCallError(trajectory.error, bug) if bug else failure
             if bug:
                 await report_bug(trajectory.id, BrokenCallError(trajectory.info["program"], bug))
             if self._trace is not None and self.settings.trace.tokens:
                 self._trace.tokens(trajectory.id, policy.record())
-            return self._outputs(policy, trajectory)
+            outputs = self._outputs(policy, trajectory)
+            if recorded is not None:
+                recorded.score(outputs[-1])
+                if self._trace is not None:
+                    await self._trace.trajectory(trajectory)
+            return outputs if len(outputs) > 1 else outputs[0]
         except (Exception, asyncio.CancelledError) as error:  # verl fails this session; the trace keeps the trajectory
             if trajectory is None:
                 measure(policy.response_tokens, None)
@@ -149,7 +158,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             media=media,
         )
 
-    def _outputs(self, policy: TokenPolicy, trajectory: Trajectory) -> AgentLoopOutput | list[AgentLoopOutput]:
+    def _outputs(self, policy: TokenPolicy | RecordedEpisode, trajectory: Trajectory) -> list[AgentLoopOutput]:
         settings = self.settings
         sequences = masked_sequences(policy.sequences(), trajectory, settings.mask_void, settings.mask_overlong)
         if not any(any(sequence.mask) for sequence in sequences):
@@ -158,10 +167,14 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         outputs = [self._output(policy, trajectory, sequence, states) for sequence in sequences]
         drop_images(trajectory)  # the reward manager and the trainer only count them
         outputs[-1].extra_fields[TRAJECTORY] = trajectory
-        return outputs if len(outputs) > 1 else outputs[0]
+        return outputs
 
     def _output(
-        self, policy: TokenPolicy, trajectory: Trajectory, sequence: TrainingSequence, states: list[str]
+        self,
+        policy: TokenPolicy | RecordedEpisode,
+        trajectory: Trajectory,
+        sequence: TrainingSequence,
+        states: list[str],
     ) -> AgentLoopOutput:
         return EpisodeOutput(
             prompt_ids=list(sequence.prompt_ids),

@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.errors import ConfigError
-from agent_rl.launch.run_folder import RunFolder, folder_of
+from agent_rl.launch.run_folder import RunFolder, folder_of, machine
 from agent_rl.launch.stopping import Aborted, StoppedRun
 
 SECRET = "sk-0123456789abcdef"
@@ -28,7 +29,7 @@ def config(folder: Path | None, **changes: Any) -> DictConfig:
         }
     )
     for key, value in changes.items():
-        OmegaConf.update(made, key.replace("__", "."), value)
+        OmegaConf.update(made, key.replace("__", "."), value, force_add=True)
     return made
 
 
@@ -152,3 +153,28 @@ def test_two_processes_cannot_train_into_one_folder(tmp_path: Path) -> None:
         RunFolder(config(tmp_path), []),
     ):
         pass
+
+
+def test_the_threads_are_those_of_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    monkeypatch.setattr("agent_rl.cpu.profile.is_users_own", lambda name: False)
+    cores = len(os.sched_getaffinity(0))
+    small, large = machine(tmp_path), machine(Path("org/large"))
+    threads = small["torch_threads"], small["training_threads"], small["products"]
+    assert threads == ("1", str(min(2, cores)), "float32")
+    assert large["torch_threads"] == large["training_threads"] == str(cores)
+
+
+def test_a_model_is_recognized_by_the_ends_of_its_files(tmp_path: Path) -> None:
+    (model := tmp_path / "model").mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "empty.bin").touch()
+    weights, digests = bytearray(3 << 20), []
+    for place in (0, len(weights) - 1, None):
+        (model / "model.safetensors").write_bytes(weights)
+        digests.append(begin(tmp_path / "run", actor_rollout_ref__model__path=str(model)).record["model"])
+        if place is not None:
+            weights[place] = 1
+    assert [sorted(each) for each in digests] == [["config.json", "empty.bin", "model.safetensors"]] * 3
+    assert len({each["model.safetensors"] for each in digests}) == 3
+    assert digests[0]["config.json"] == digests[2]["config.json"]

@@ -42,6 +42,22 @@ class TrainingSequence(NamedTuple):
     response, and the index after its last token."""
 
 
+def stored_sequences(stored: Sequence[TokenSequence]) -> list[TrainingSequence]:
+    """Return the training sequences of a trajectory in a trace, without images."""
+    sequences, sample = [], itertools.count(1)
+    for own in stored:
+        spans, start = [], 0
+        for is_sampled, run in itertools.groupby(own["mask"]):
+            end = start + len(list(run))
+            if is_sampled:
+                spans.append((next(sample), start, end))
+            start = end
+        prompt, response, mask = array("i", own["prompt_ids"]), array("i", own["response_ids"]), array("b", own["mask"])
+        logprobs = None if own["logprobs"] is None else array("d", own["logprobs"])
+        sequences.append(TrainingSequence(prompt, response, mask, logprobs, [], spans))
+    return sequences
+
+
 class TokenPolicy(Policy):
     """A conversation with verl's token server.
 

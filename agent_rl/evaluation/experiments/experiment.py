@@ -22,9 +22,10 @@ from rich.table import Table
 from agent_rl.errors import AgentRLError
 from agent_rl.evaluation.experiments.cold_start import ColdStart
 from agent_rl.evaluation.experiments.outcome import RunOutcome, judgement, read_outcome, solved
-from agent_rl.evaluation.experiments.receipt import RECEIPT, hashes, machine, verdicts, write_curve
+from agent_rl.evaluation.experiments.receipt import RECEIPT, hashes, verdicts, write_curve
 from agent_rl.launch.command import quoted
 from agent_rl.launch.recipes import results_folder
+from agent_rl.launch.run_folder import machine
 from agent_rl.launch.task import is_task
 from agent_rl.launch.training import train
 from agent_rl.trajectory.estimates import estimate_rate

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +17,6 @@ from typing import Any
 
 import pandas as pd
 
-from agent_rl.cpu import switch as cpu
-from agent_rl.cpu.profile import TRAINING_THREADS, profile_of
 from agent_rl.evaluation.experiments.cold_start import ColdStart
 from agent_rl.evaluation.experiments.outcome import Judgement, RunOutcome
 from agent_rl.launch.composition import resolved
@@ -110,21 +107,6 @@ def effective(value: Any) -> Any:
 
 def _portable(text: str) -> str:
     return text.replace(str(Path.cwd()), ".").replace(f'"{os.environ.get("HOME")}/', '"~/')
-
-
-def machine(model: Path) -> dict[str, Any]:
-    """Return the machine's CPU, and the number of torch threads for a model in each process and in training."""
-    file = Path("/proc/cpuinfo")
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    processor = {"cpu": next(names, platform.machine()), "cores": os.cpu_count()}
-    if not cpu.is_selected():
-        return {**processor, "torch_threads": os.environ.get("OMP_NUM_THREADS")}
-    profile = profile_of(model)
-    with profile.in_environment():
-        threads = cpu.child_environment()["OMP_NUM_THREADS"]
-        training = os.environ.get(TRAINING_THREADS, threads)
-        return {**processor, "torch_threads": threads, "training_threads": training, "products": profile.dtype}
 
 
 def check(recipe: Path, *, rehash: bool = False) -> list[str]:

@@ -1,8 +1,8 @@
 """Reads and writes `trace.batches.jsonl` next to a trace: the rows of each training batch, with their advantages.
 
-A line is `{"step": ..., "update": ..., "rows": ...}`, where the rows are the names of the training sequences and their
-advantages, as JSON, compressed by zlib, in base64. The advantage of a sequence is a number; if its tokens have
-different advantages, `agent_rl.trajectory.trace.tokens.pack` packs all advantages.
+A line is `{"step": ..., "update": ..., "rows": ...}`, where the rows are the names of the training sequences, their
+advantages and the positions of other rows, as JSON, compressed by zlib, in base64. The advantage of a sequence is a
+number; if its tokens have different advantages, `agent_rl.trajectory.trace.tokens.pack` packs all advantages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -35,6 +35,8 @@ class TrainedBatch:
     """Name of each row: `<id of the trajectory>_<number of its training sequence>`."""
     advantages: list[Advantage]
     """Advantage of each row: one number for all of its sampled tokens, or one per token of its response."""
+    padding: list[int] = field(default_factory=list)
+    """Positions in the batch, in ascending order, of rows without a name, which only fill it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
         OSError: the file cannot be written.
     """
     values = [value if isinstance(value, float) else pack(value) for value in batch.advantages]
-    rows = json.dumps({"names": batch.names, "advantages": values}, separators=(",", ":")).encode()
+    content = {"names": batch.names, "advantages": values, **({"padding": batch.padding} if batch.padding else {})}
+    rows = json.dumps(content, separators=(",", ":")).encode()
     packed = base64.b64encode(zlib.compress(rows, LEVEL)).decode()
     line = json.dumps({"step": batch.step, "update": batch.update, "rows": packed}).encode() + b"\n"
     append_lines(sibling(trace, "batches"), line, part_bytes=part_bytes)
@@ -76,7 +79,7 @@ def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
                 continue
             rows = json.loads(zlib.decompress(base64.b64decode(record["rows"])))
             advantages = [unpack(item) if isinstance(item, str) else item for item in rows["advantages"]]
-            yield TrainedBatch(record["step"], record["update"], rows["names"], advantages)
+            yield TrainedBatch(record["step"], record["update"], rows["names"], advantages, rows.get("padding", []))
 
 
 def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None = None) -> dict[str, list[TrainedRow]]:

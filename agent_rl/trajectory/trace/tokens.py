@@ -90,15 +90,19 @@ class TokenReader:
         self._ends: dict[Path, int] = {}
         """Offset up to which each part has been read."""
 
+    def __contains__(self, id: str) -> bool:
+        """Whether the tokens of a trajectory are stored."""
+        if id not in self._places:
+            self._refresh()
+        return id in self._places
+
     def read(self, id: str) -> Tokens | None:
         """Return the tokens of a trajectory, or None if they were not stored.
 
         Raises:
             ValueError: the line is not a token record; the error names the file.
         """
-        if id not in self._places:
-            self._refresh()
-        if id not in self._places:
+        if id not in self:
             return None
         path, start = self._places[id]
         with open(path, "rb") as file:

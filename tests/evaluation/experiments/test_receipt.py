@@ -1,14 +1,13 @@
 """A receipt says what came out with intervals, and no longer fits when the recipe changes."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from agent_rl.evaluation.experiments.experiment import Experiment
 from agent_rl.evaluation.experiments.outcome import RunOutcome, success
-from agent_rl.evaluation.experiments.receipt import RECEIPT, check, hashes, machine, verdicts, write_curve
+from agent_rl.evaluation.experiments.receipt import RECEIPT, check, hashes, verdicts, write_curve
 from agent_rl.settings import EfficiencySettings
 from agent_rl.trajectory.estimates import estimate_rate
 
@@ -63,19 +62,6 @@ def test_the_curve_is_written_as_numbers_and_as_a_picture(tmp_path):
     write_curve(tmp_path, {"seed 1": run}, {"oracle": rate}, "a recipe")
     assert (tmp_path / "curve.csv").read_text() == "run,step,success\nseed 1,1,0.25\nseed 1,2,0.5\n"
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.usefixtures("on_cpu")
-def test_the_threads_are_those_of_the_model(tmp_path, monkeypatch):
-    monkeypatch.setattr("agent_rl.cpu.profile.is_users_own", lambda name: False)
-    cores = len(os.sched_getaffinity(0))
-    small, large = machine(tmp_path), machine(Path("org/large"))
-    assert (small["torch_threads"], small["training_threads"], small["products"]) == (
-        "1",
-        str(min(2, cores)),
-        "float32",
-    )
-    assert large["torch_threads"] == large["training_threads"] == str(cores)
 
 
 @pytest.mark.slow

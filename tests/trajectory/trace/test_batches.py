@@ -9,7 +9,7 @@ def test_batches_come_back_in_order_and_say_where_a_trajectory_was_trained_on(tm
     batches = [
         trace.TrainedBatch(1, 0, ["a_0_0", "a_1_0", "b_0_0"], [0.1, -1 / 3, 0.0]),
         trace.TrainedBatch(2, 0, ["c_0_1", "c_0_0"], [single, 1.5]),
-        trace.TrainedBatch(2, 1, ["a_0_0"], [2.0]),
+        trace.TrainedBatch(2, 1, ["a_0_0"], [2.0], [0, 2]),
     ]
     assert list(trace.read_batches(path)) == []
     for batch in batches:

@@ -1,0 +1,98 @@
+"""Compares a run with `policy=trace` with the run whose trajectories it trains on, before anything is started.
+
+The recorded trajectories and rewards are used as they are, so a key on which they depend and that has another value is
+refused: it would have no effect. What the updates depend on may differ; `differences` lists it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_rl.errors import ConfigError, reason_of
+from agent_rl.launch.run_folder import FREE_TO_CHANGE, MODEL, RunFolder, compared
+from agent_rl.preflight.case import RunCase
+from agent_rl.preflight.check import check
+from agent_rl.verl_adapter.recorded import KEY, RecordedRun
+
+SAMPLING = ("data.", "reward.", "agent_rl.", "actor_rollout_ref.rollout.", "algorithm.filter_groups.", "trainer.v1.")
+"""What the keys start with on which the trajectories and their rewards depend, except those in the next two lists."""
+UPDATES = ("agent_rl.gigpo", "agent_rl.mask_", "agent_rl.trainer_class", "actor_rollout_ref.rollout.log_prob_")
+UNUSED = (
+    *(*FREE_TO_CHANGE, "agent_rl.cold_start", "agent_rl.policy", "data.dataloader_num_workers", "data.val_"),
+    *("reward.num_workers", "actor_rollout_ref.rollout.agent.num_workers", "actor_rollout_ref.rollout.nnodes"),
+    *("actor_rollout_ref.rollout.prometheus", "actor_rollout_ref.rollout.val_kwargs"),
+)
+TOKENS = (MODEL, "config.json", "tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+"""The files of a model that determine its tokens; its path if it is not a folder."""
+WEIGHTS = (".safetensors", ".bin")
+REFUSED = {
+    **dict.fromkeys(("trainer.val_before_train", "trainer.test_freq"), "a validation needs an engine"),
+    **dict.fromkeys(("reward.reward_model.enable", "agent_rl.reward.models"), "a served model needs an engine"),
+    **dict.fromkeys(
+        ("algorithm.filter_groups.enable", "trainer.v1.sampler.sync_refill_failed_groups"),
+        "it replaces groups, and which ones depends on when episodes end",
+    ),
+}
+"""Keys that must be false, negative, null or empty, with the reason."""
+
+
+@check("configuration", "recorded run", at=("launch", "doctor"))
+def recorded_run(case: RunCase) -> Iterator[ConfigError]:
+    """The run in `agent_rl.policy.trace` exists, and can be trained on with this configuration."""
+    if (place := case.get(KEY)) is None:
+        return
+    if (mode := case.get("trainer.v1.trainer_mode")) not in (None, "sync"):
+        yield ConfigError("trainer.v1.trainer_mode", f"policy=trace does not work with mode={mode}", "Set mode=sync")
+    for key, why in REFUSED.items():
+        if (value := case.get(key)) and not (isinstance(value, int) and value < 0):
+            yield ConfigError(key, f"policy=trace cannot be used with {value!r}: {why}", "Switch it off")
+    run, folder = RunFolder(case.config), case.folder / Path(place).expanduser()
+    if run.path == folder:
+        yield ConfigError("agent_rl.run.folder", f"{KEY} names this folder too", "Set another folder")
+    before = _record(folder)
+    for key, text in compared(before, run.record, UNUSED)[0].items():
+        if key.startswith(SAMPLING) and not key.startswith((*UPDATES, *UNUSED)):
+            problem = f"policy=trace uses trajectories and rewards as they were recorded, but {text}"
+            yield ConfigError(key, problem, f"Use the value of {place}")
+    if differ := [name for name in _differ(_model(before), _model(run.record)) if name in TOKENS]:
+        problem = f"{place} was trained from another model: other {', '.join(differ)}"
+        yield ConfigError(MODEL, problem, "Use a model with the same configuration and tokenizer")
+    RecordedRun(folder).require(case.get("trainer.total_training_steps", 1))
+
+
+def differences(place: str, record: Mapping[str, Any]) -> list[str]:
+    """Return notes for the user about what makes the weights differ from those of the recorded run.
+
+    Args:
+        place: the folder of the recorded run.
+        record: the record of the run that trains on it, `RunFolder.record`.
+    """
+    before = _record(Path(place).expanduser())
+    notes = [f"trains on the trajectories of {place}, without an engine"]
+    if keys := [key for key in compared(before, record, UNUSED)[0] if key != MODEL]:
+        text = "after the first update the weights are not those that sampled the trajectories (off-policy)"
+        notes.append(f"{', '.join(keys)} differ from {place}: {text}")
+    weights = [name for name in _differ(_model(before), _model(record)) if name.endswith(WEIGHTS)]
+    other = {name: _differ(before.get(name, {}), record[name]) for name in ("versions", "machine")}
+    if texts := [f"{what} ({', '.join(each)})" for what, each in {"first weights": weights, **other}.items() if each]:
+        notes.append(f"the weights may not be bit-equal to those of {place}, because of other {', '.join(texts)}")
+    return notes
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((folder / "run.json").read_text()))
+    except (OSError, ValueError) as error:
+        raise ConfigError(KEY, f"{folder}/run.json: {reason_of(error)}", "Set it to the folder of a run") from error
+
+
+def _model(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hashes of the files of a run's first model, or its name if it is not a folder."""
+    return dict(record.get("model") or {MODEL: record["configuration"]["actor_rollout_ref"]["model"]["path"]})
+
+
+def _differ(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
