@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
-from agent_rl.evaluation.experiments.receipt import machine
 from agent_rl.launch.process import begin_child
+from agent_rl.launch.run_folder import machine
 from benchmarks.faulted_run import KILLS, KINDS, RECIPE, ROOT, SAVED, STEPS, UNDISTURBED, folder_of
 
 RESULTS = ROOT / "docs/reference/faults.json"

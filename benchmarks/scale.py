@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_rl.data import arithmetic, write_parquet
-from agent_rl.evaluation.experiments.receipt import machine
 from agent_rl.launch.command import SIZES, trainer_command
+from agent_rl.launch.run_folder import machine
 from agent_rl.trajectory import trace
 from tests.e2e.training import overrides, run_alone
 

@@ -48,7 +48,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
      ("data.train_files: ", "broken.jsonl, line 1", "Write one JSON object")),
     ((*TRAIN, *FILES, "data.val_files=raw.csv"), ("data.val_files: ", "raw.csv", "agent-rl data convert")),
     ((*TRAIN, *FILES), ("no scorer is known for 'own/from_file'", f"Set {SCORER}=NAME")),
-    ((*TRAIN, *FILES, f"{SCORER}=maths"), (f"{SCORER}: there is no scorer 'maths'", "Did you mean 'math' or ")),
+    ((*TRAIN, *FILES, f"{SCORER}=maths"), (f"{SCORER}: there is no scorer 'maths'", "Did you mean 'math'?")),
     ((*TRAIN, *FILES, f"{SCORER}=math", f"+{REWARD}.components.polite={{kind: judge, config: {{model: m}}}}"),
      (f"{REWARD}.components.polite.config.url: missing", "http://localhost:8000")),
     ((*TRAIN, *FILES, f"{SCORER}=math", f"+{REWARD}.components.polite={{kind: judge, config: {{url: judge}}}}"),

@@ -20,7 +20,7 @@ SCORED = [each for each in StopReason if each not in (StopReason.ENGINE_ERROR, S
 TERM = re.compile(r"(?P<weight>[-\d.]+) x (?P<name>\w+) \((?P<value>.+?)\)(?:, only where (?P<gate>.+))?")
 CALLS = re.compile(r"-([\d.]+) for each call beyond (\d+), at least (-[\d.]+)")
 MALFORMED = re.compile(r"-1/(\d+) for each malformed turn, at least -1")
-MEASURED = re.compile(r"by [^,]+(?:, or its user)?(?P<sigmoid>, its sigmoid)?")
+MEASURED = re.compile(r"by [^,]+(?:, \w+=\w+)*(?:, or its user)?(?P<sigmoid>, its sigmoid)?")
 GATE = re.compile(r"(\w+) >= ([-\d.]+)")
 
 
