@@ -19,8 +19,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean, median
@@ -50,7 +52,11 @@ COMMON = (
     "trainer.save_freq=-1",
     "trainer.val_before_train=true",
 )
+AT_ONCE = 2  # runs; one run keeps about one core busy
 HELD_OUT = "val-aux/text_world/correctness/mean@1"
+
+
+_stopping = threading.Event()  # set: the runs under way are to end
 
 
 class Run(NamedTuple):
@@ -83,10 +89,18 @@ def main(only_table: bool) -> None:
         sys.exit(f"{file}: the recipe has changed since these runs; delete the file to run all of them again")
     for reward in () if only_table else REWARDS:
         for chosen in (False, True):
-            for run in list(_finals(reward, curves) if chosen else _trials(reward)):
-                if run.name not in curves:
-                    curves[run.name] = _train(run)
-                    file.write_text(json.dumps({**provenance, "curves": curves}) + "\n")
+            runs = list(_finals(reward, curves) if chosen else _trials(reward))
+            missing = [run for run in runs if run.name not in curves]
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                futures = {pool.submit(_train, run): run.name for run in missing}
+                try:
+                    for future in as_completed(futures):
+                        curves[futures[future]] = future.result()
+                        file.write_text(json.dumps({**provenance, "curves": curves}) + "\n")
+                finally:
+                    _stopping.set()
+                    pool.shutdown(cancel_futures=True)
+                    _stopping.clear()
     _write(curves)
 
 
@@ -131,8 +145,7 @@ def _train(run: Run) -> list[list[float]]:
     curve: list[list[float]] = []
     has_arrived = False
     try:
-        while process.poll() is None:
-            time.sleep(1)
+        while process.poll() is None and not _stopping.wait(1):
             curve = _curve(folder / "metrics.jsonl")
             if not has_arrived and curve and curve[-1][1] >= TARGET:
                 has_arrived = True
@@ -204,5 +217,6 @@ def _row(reward: str, algorithm: str, finals: list[Run], curves: Curves) -> str:
 
 
 if __name__ == "__main__":
-    os.environ["VERL_PLATFORM"] = "cpu"
+    os.environ |= {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}  # runs at the same time share the cores
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     main("--table" in sys.argv[1:])
