@@ -25,7 +25,6 @@ import typer
 
 from agent_rl.evaluation.judges import Judged, read_samples, report_on
 from agent_rl.launch.run_folder import machine
-from agent_rl.verl_adapter.checkpoints import weights_digest
 
 __all__ = ["judgebench_page"]
 
@@ -61,6 +60,8 @@ def main(
     judges = stored["judges"]
     judges["The longer answer"] = _measured(file, LONGER[0], "--component", LONGER[1])
     if model is not None:
+        from agent_rl.verl_adapter.checkpoints import weights_digest  # imports verl, which the page does not need
+
         source = {"weights": weights_digest(model), "machine": machine(model)}
         for template in ("pairwise", "pointwise"):
             words = ("--template", template, "--max-tokens", str(MAX_TOKENS))
