@@ -52,11 +52,13 @@ COMMON = (
     "trainer.save_freq=-1",
     "trainer.val_before_train=true",
 )
-AT_ONCE = 2  # runs; one run keeps about one core busy
+AT_ONCE = 2
+"""Number of runs at a time; a run keeps about one core busy."""
 HELD_OUT = "val-aux/text_world/correctness/mean@1"
 
 
-_stopping = threading.Event()  # set: the runs under way are to end
+_stopping = threading.Event()
+"""Set when the command ends early; then the runs that have not finished end too."""
 
 
 class Run(NamedTuple):

@@ -44,7 +44,11 @@ class RecordedEpisode:
         self.extra_fields = dict.fromkeys(names, trajectory.info["step"] - 1)  # the version of the weights
 
     def record(self) -> Tokens:
-        """Return the tokens; raise a ConfigError if they are not stored, or have images."""
+        """Return the tokens.
+
+        Raises:
+            ConfigError: the tokens are not stored, or the episode has images, which are not stored.
+        """
         if self._tokens is None or any(each["images"] for each in self._tokens["sequences"]):
             problem = f"it has no tokens of trajectory {self.trajectory.id}, or images, which are not stored"
             raise ConfigError(KEY, problem, "Choose a run on text with agent_rl.trace.tokens=true")
@@ -93,7 +97,11 @@ class RecordedRun:
         """The uids of each row in each step; the last ones count, because a resumed run repeats steps."""
 
     def require(self, steps: int) -> None:
-        """Raise a ConfigError if the trace has fewer steps, or lacks batches or tokens of these steps."""
+        """Check that the trace has the first `steps` steps, with their batches and tokens.
+
+        Raises:
+            ConfigError: a step, its batches or its tokens are missing.
+        """
         recorded = {step for step, _ in self._uids}
         if missing := next((step for step in range(1, steps + 1) if step not in recorded), None):
             problem = f"step {missing} of {steps} is not in {self.path}"
@@ -107,7 +115,11 @@ class RecordedRun:
         self.episode(ids[0]).record()
 
     def episode(self, id: str) -> RecordedEpisode:
-        """Return the last episode with this id, `<prompt>_<sample>`; raise a ConfigError if there is none."""
+        """Return the episode with this id (`<prompt>_<sample>`), the newest if a resumed run repeated it.
+
+        Raises:
+            ConfigError: the trace has no such episode.
+        """
         if id not in self._places:
             raise ConfigError(KEY, f"{self.path} has no trajectory {id}", "Restore the whole trace, with all its parts")
         path, start = self._places[id]
