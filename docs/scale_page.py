@@ -354,7 +354,8 @@ _LIMITS = """## Limits of one process, of a node and of a cluster
 | programs in the sandbox | a node: its processes share the places ([sandbox](../guides/sandbox.md)) |
 | index of the tool `search` | a node: it is built once, and all processes map the same files into memory |
 | replies of a judge | all processes that share `cache_path`; without it, each reward worker asks for itself |
-| `max_concurrent` and `rate_per_s` of judges, reward services and HTTP tools | a process: the service sees the limit times the number of reward or agent-loop workers |
+| `rate_per_s` of judges, reward services and HTTP tools | a node: its processes share the rate; the service sees it times the number of nodes |
+| `max_concurrent` of judges, reward services and HTTP tools | a process: the service sees the limit times the number of reward or agent-loop workers |
 | circuit breaker of an endpoint | a process: each worker finds out for itself that a server is down |
 | `max_concurrency` of a tool | an agent-loop worker |
 | trajectories in TransferQueue | a cluster: `transfer_queue.backend.SimpleStorage.total_storage_size`, 100,000 in verl; a larger step is refused at the start |

@@ -33,9 +33,9 @@ from typing import Any
 
 import anyio
 import httpx
-from aiolimiter import AsyncLimiter
 from pydantic import Field
 
+from agent_rl.remote.rate import Rate
 from agent_rl.remote.responses import RemoteError, Response, host_of, read_body, wait_wanted_s
 from agent_rl.settings.errors import Section
 from agent_rl.settings.secrets import Secrets, secret
@@ -67,7 +67,8 @@ class RemoteLimits(Section):
     max_concurrent: int = Field(default=32, ge=1)
     """Maximum number of concurrent requests per process, including requests that wait for their next attempt."""
     rate_per_s: float | None = Field(default=None, gt=0)
-    """Maximum number of attempts per second and process, evenly spaced; null means no limit."""
+    """Maximum number of attempts per second to a server, evenly spaced, from all processes of a node; null means no
+    limit."""
     max_bytes: int = Field(default=4 * 1024 * 1024, ge=1)
     """Maximum number of bytes to read from a body, after decompression; the rest is dropped."""
 
@@ -106,24 +107,19 @@ class _Lane:
     """The state of a `Remote` in one event loop."""
 
     slots: asyncio.Semaphore
-    limiter: AsyncLimiter | None
     idle: dict[bool, list[httpx.AsyncClient]] = field(default_factory=lambda: {True: [], False: []})
     """Idle clients for near hosts (True) and for other hosts (False). Concurrent requests use separate clients, because
     a client scans all its connections for every request: each of 500 requests takes 9 ms of CPU time with one shared
     client, and 1.7 ms with separate clients."""
     users: int = 0
 
-    async def turn(self) -> None:
-        if self.limiter is not None:
-            await self.limiter.acquire()
-
 
 class Remote:
     """An HTTP client for one or more services with the same limits; a process shares one object per service.
 
     Connections stay open while a caller is inside `async with remote`, which may be nested and shared; outside it, each
-    request opens and closes a connection. Several event loops may use a `Remote` at once; the limits apply to each loop
-    separately.
+    request opens and closes a connection. Several event loops may use a `Remote` at once, each with `max_concurrent`
+    requests.
 
     Args:
         base_url: prefix of relative URLs.
@@ -147,10 +143,8 @@ class Remote:
         self._allow_hosts = None if allow_hosts is None else [host.lower() for host in allow_hosts]
         words = [word for value in (headers or {}).values() for word in value.split()]  # "Bearer" and the token
         self._secrets = Secrets(word for word in words if len(word) >= _MIN_SECRET)
-        rate, slots = self.limits.rate_per_s, self.limits.max_concurrent
-        self._lanes = PerLoop(
-            lambda: _Lane(asyncio.Semaphore(slots), None if rate is None else AsyncLimiter(1, 1 / rate))
-        )
+        self._rate = Rate(self.limits.rate_per_s) if self.limits.rate_per_s else None
+        self._lanes = PerLoop(lambda: _Lane(asyncio.Semaphore(self.limits.max_concurrent)))
 
     async def __aenter__(self) -> Remote:
         self._lanes.get().users += 1
@@ -217,14 +211,16 @@ class Remote:
                         method, url, params=params, json=json, content=content, headers=headers
                     )
                     self._check(request.url)
-                    await lane.turn()
-                    return await self._until_answered(lane, client, request, idempotent)
+                    await self._turn(request.url)
+                    return await self._until_answered(client, request, idempotent)
         except httpx.InvalidURL as error:
             raise ValueError(f"the URL is not valid: {error}") from None
 
-    async def _until_answered(
-        self, lane: _Lane, client: httpx.AsyncClient, request: httpx.Request, idempotent: bool
-    ) -> Response:
+    async def _turn(self, url: httpx.URL) -> None:
+        if self._rate is not None:
+            await self._rate.turn(url.netloc.decode())
+
+    async def _until_answered(self, client: httpx.AsyncClient, request: httpx.Request, idempotent: bool) -> Response:
         limits, host = self.limits, host_of(request.url)
         deadline = time.monotonic() + limits.total_s
         number, last = 0, _Failure("no answer")
@@ -241,7 +237,7 @@ class Remote:
                 if too_late or number == limits.attempts or not last.may_repeat(idempotent):
                     break
                 await anyio.sleep(pause_s)
-                await lane.turn()
+                await self._turn(request.url)
         problem = last.problem + (f"; gave up after {limits.total_s:g} s" if total.cancelled_caught else "")
         raise RemoteError(host, problem, last.status, number) from last.__cause__
 

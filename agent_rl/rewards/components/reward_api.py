@@ -58,7 +58,7 @@ class RewardApiConfig(ComponentConfig):
     max_concurrent: int = Field(default=64, ge=1)
     """Maximum number of concurrent requests per process."""
     rate_per_s: float | None = Field(default=None, gt=0)
-    """Maximum number of requests per second and process; null means no limit."""
+    """Maximum number of requests per second from all processes of a node; null means no limit."""
 
     @field_validator("url")
     @classmethod

@@ -1,0 +1,60 @@
+"""`Rate`: spaces the requests to a server evenly, over all processes of a user on this node.
+
+The time of the next request is a number in a file of the temporary folder. A process locks the file while it reads the
+number and adds to it. Processes with a different TMPDIR have a separate rate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import struct
+import tempfile
+import time
+
+from agent_rl.work.concurrency import PerLoop
+
+_NUMBER = struct.Struct("d")
+
+
+class Rate:
+    """The greatest number of requests per second to each server.
+
+    Args:
+        per_s: requests per second.
+    """
+
+    def __init__(self, per_s: float) -> None:
+        self._space_s = 1 / per_s
+        self._turns = PerLoop(asyncio.Lock)
+
+    async def turn(self, server: str) -> None:
+        """Wait until a request may be sent to `server`, which is its host and port.
+
+        Raises:
+            OSError: the temporary folder is not writable.
+        """
+        async with self._turns.get():  # so a process that ends early has taken only one turn in vain
+            await asyncio.sleep(self._take(server) - time.monotonic())
+
+    def _take(self, server: str) -> float:
+        """Return the time of the next turn, by the clock `time.monotonic`, which all processes of a node share."""
+        name = hashlib.sha256(f"{server} {self._space_s} {_boot()}".encode()).hexdigest()[:16]
+        path = f"{tempfile.gettempdir()}/agent_rl-{os.getuid()}-rate-{name}"
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            number = os.pread(file, _NUMBER.size, 0)
+            turn: float = max(time.monotonic(), *_NUMBER.unpack(number or _NUMBER.pack(0)))
+            os.pwrite(file, _NUMBER.pack(turn + self._space_s), 0)
+        finally:
+            os.close(file)
+        return turn
+
+
+def _boot() -> str:
+    """Return what identifies the start of the clock: after a restart of the node, it begins at 0 again."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read()
