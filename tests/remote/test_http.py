@@ -110,7 +110,7 @@ def test_the_total_runs_out():
         error = failure(server, timeout_s=0.4, total_s=1, attempts=100)
     assert time.monotonic() - started < 10
     assert error.problem == "no answer within 0.4 s; gave up after 1 s"
-    assert len(server.requests) == 3
+    assert 1 < len(server.requests) <= 3  # a busy machine starts fewer in a second
 
 
 def test_a_refused_connection_is_an_error_after_all_attempts():
