@@ -1,8 +1,5 @@
 """Conversations of a program over HTTP have the tokens, masks and log-probs of `tool_call_agent`'s conversations."""
 
-from __future__ import annotations
-
-import asyncio
 import contextlib
 import random
 from collections.abc import Sequence
@@ -10,8 +7,6 @@ from functools import cache
 from typing import Any, ClassVar
 
 import pytest
-
-pytest.importorskip("verl")
 
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeSetup
@@ -140,27 +135,23 @@ def templates(tiny: Any) -> list[ChatTemplate]:
     return [ChatTemplate(tiny), thinking, *(ChatTemplate(real_tokenizer(name), name=name) for name in REAL)]
 
 
-def test_tokens_masks_and_log_probs_equal_those_of_tool_call_agent(tokenizer: Any) -> None:
-    async def main() -> dict[str, int]:
-        counts = {"turns": 0, "malformed": 0, "results": 0}
-        for number in range(CONVERSATIONS):
-            rng = random.Random(number)
-            template = (all_templates := templates(tokenizer))[number % len(all_templates)]
-            turns = script(template, rng)
-            trajectory, sequences = await play("tool_call_agent", template, turns)
-            seen, own = await play(
-                "gateway_agent", template, turns[: len(trajectory.turns)], observations=observations(trajectory)
-            )
-            assert own == sequences, (template.name, number)
-            assert len(sequences) == 1
-            assert len(seen.turns) == len(trajectory.turns)
-            assert trajectory.answer in (seen.answer, None)  # None: too many unreadable turns
-            counts["turns"] += len(trajectory.turns)
-            counts["malformed"] += trajectory.malformed_turns
-            counts["results"] += len(trajectory.results)
-        await gateway().stop()
-        return counts
-
-    counts = asyncio.run(main())
+async def test_tokens_masks_and_log_probs_equal_those_of_tool_call_agent(tokenizer: Any) -> None:
+    counts = {"turns": 0, "malformed": 0, "results": 0}
+    for number in range(CONVERSATIONS):
+        rng = random.Random(number)
+        template = (all_templates := templates(tokenizer))[number % len(all_templates)]
+        turns = script(template, rng)
+        trajectory, sequences = await play("tool_call_agent", template, turns)
+        seen, own = await play(
+            "gateway_agent", template, turns[: len(trajectory.turns)], observations=observations(trajectory)
+        )
+        assert own == sequences, (template.name, number)
+        assert len(sequences) == 1
+        assert len(seen.turns) == len(trajectory.turns)
+        assert trajectory.answer in (seen.answer, None)  # None: too many unreadable turns
+        counts["turns"] += len(trajectory.turns)
+        counts["malformed"] += trajectory.malformed_turns
+        counts["results"] += len(trajectory.results)
+    await gateway().stop()
     assert counts["malformed"] >= 20
     assert counts["results"] >= 200

@@ -1,7 +1,5 @@
 """A function of a file runs in forks of a process, which has imported the file once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
