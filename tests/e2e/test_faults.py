@@ -1,7 +1,5 @@
 """Faults of every owner in one training step; a fatal one; and a driver that is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

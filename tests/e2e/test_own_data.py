@@ -1,7 +1,5 @@
 """Data of the user's own through two steps of the real trainer."""
 
-from __future__ import annotations
-
 import csv
 import subprocess
 import sys

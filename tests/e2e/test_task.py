@@ -1,7 +1,5 @@
 """The task of README in one file: played, checked, trained and evaluated as the page says."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Every recipe composes for 1, 4 and 8 GPUs and two nodes, and the doctor finds no problem on such simulated nodes."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The recipe llm_judge: its files load, a wrong answer costs no call, and its README names keys that exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

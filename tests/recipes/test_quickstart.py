@@ -1,7 +1,5 @@
 """The quickstart, small: the same script with few steps, so that every part of it runs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess
@@ -84,7 +82,7 @@ def test_the_whole_quickstart_in_two_steps(finished: tuple[Path, list[str]]) -> 
 
 
 @pytest.fixture(scope="module")
-def pages(finished: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+def pages(finished: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Pages]":
     with served(tmp_path_factory.mktemp("cache"), [finished[0]]) as (address, _), chromium() as browser:
         yield Pages(address, browser, finished[0])
 

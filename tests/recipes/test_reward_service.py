@@ -1,7 +1,5 @@
 """The service of the recipe reward_api starts from its file, and answers as the recipe's README shows."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

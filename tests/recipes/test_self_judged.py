@@ -1,13 +1,9 @@
 """A twin learns to judge, is measured as a judge, and judges an agent in training: the whole way of self_judged."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -31,9 +27,8 @@ def command(*words: Any) -> Any:
     return json.loads(done.stdout)
 
 
-def test_a_model_that_learned_to_judge_judges_an_agent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_processes: Callable[[], list[psutil.Process]]
-) -> None:
+@pytest.mark.usefixtures("run_processes")
+def test_a_model_that_learned_to_judge_judges_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
     monkeypatch.chdir(ROOT)
     world, run, judge = tmp_path / "world", tmp_path / "run", tmp_path / "judge"
@@ -62,4 +57,3 @@ def test_a_model_that_learned_to_judge_judges_an_agent(
     judged = [each for each in trace.read(tmp_path / "agent/trace.jsonl") if each.score is not None]
     assert all(metrics["agent/unscored"] < 8 for metrics in logged.values())  # of 8 that are trained on
     assert len({each.score.components["helpful"] for each in judged if each.score}) > 1
-    assert run_processes() == []

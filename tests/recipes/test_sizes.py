@@ -1,7 +1,5 @@
 """The sizes of gsm8k_calculator pass verl's validation, their batches divide, its README's figures are the doctor's."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re
