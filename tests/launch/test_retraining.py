@@ -1,7 +1,5 @@
 """Which runs may train on which recorded runs, before anything is started."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`agent-rl new`: what it writes passes its own test, composes and trains, and the commands that it prints work."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

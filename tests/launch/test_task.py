@@ -1,7 +1,5 @@
 """A file becomes a recipe: its files, its reward, and the sizes for a CPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cases to check: the recipe gsm8k_calculator, healthy or with one thing broken."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence

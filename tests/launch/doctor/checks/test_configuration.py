@@ -1,7 +1,6 @@
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,29 +39,6 @@ def test_the_tiny_model_is_made_by_the_launcher(
     case = make_case({MODEL: "outputs/tiny_model"})
     object.__setattr__(case, "folder", tmp_path)
     assert only(configuration.model(case)).status is Status.SKIPPED
-
-
-ACTOR = "actor_rollout_ref.actor"
-
-
-def test_the_recipes_batches_pass(make_case: MakeCase) -> None:
-    for on_cpu in (True, False):
-        assert only(configuration.validation(make_case(on_cpu=on_cpu))).status is Status.OK
-
-
-@pytest.mark.parametrize(
-    ("keys", "text"),
-    [
-        ({"data.train_batch_size": 3, "trainer.n_gpus_per_node": 4}, "real_train_batch_size (6) must be divisible"),
-        ({f"{ACTOR}.ppo_mini_batch_size": 8}, "must be >= actor.ppo_mini_batch_size (8)"),
-        ({f"{ACTOR}.ppo_micro_batch_size_per_gpu": None}, "Please set at least one of"),
-        ({"actor_rollout_ref.rollout.val_kwargs.do_sample": True, "actor_rollout_ref.rollout.temperature": 0}, "temp"),
-    ],
-)
-def test_an_assertion_of_verl_is_reported_once(make_case: MakeCase, keys: dict[str, Any], text: str) -> None:
-    finding = only(configuration.validation(make_case(keys)))
-    assert finding.status is Status.PROBLEM
-    assert text in finding.text
 
 
 def test_the_trainers_checks_are_made_as_well(make_case: MakeCase) -> None:
