@@ -1,7 +1,5 @@
 """`agent-rl certify algo`: the exit code and the data of a user's function."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

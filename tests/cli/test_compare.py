@@ -1,7 +1,5 @@
 """Two evaluations, runs or steps, compared row by row."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`agent-rl data`: rows as the model sees them, and the check of files, as a user calls them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

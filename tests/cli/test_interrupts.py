@@ -1,7 +1,5 @@
 """Ctrl-C: one line with what is kept and the command that resumes, which does nothing twice; exit code 130."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`--json`: every command that prints a result has it, prints nothing else, and its help names the keys."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

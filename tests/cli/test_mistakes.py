@@ -3,8 +3,6 @@
 None of these commands reaches verl's trainer or Ray: each ends after an import and a composition, within 5 CPU seconds.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """`agent-rl play`: a person with typed lines, or the expert, in an environment."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -114,6 +112,7 @@ def looked(completions, environments, place, **kwargs):
 '''
 
 
+@pytest.mark.trainer
 def test_a_class_of_trl_with_its_reward_beside_it(tmp_path: Path) -> None:
     """As in the examples of TRL: no `get_reward`, and rows and reward are arguments of the trainer."""
     file, rows = tmp_path / "camera.py", tmp_path / "rows.jsonl"

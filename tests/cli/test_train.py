@@ -1,7 +1,5 @@
 """`agent-rl train` with a class of TRL, as far as the composed configuration."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

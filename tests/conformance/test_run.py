@@ -1,15 +1,10 @@
 """Our gateway passes all checks over both of verl's clients; the command."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("verl")
-
 from typer.testing import CliRunner
 
 from agent_rl.cli.main import app
@@ -43,24 +38,21 @@ def test_the_command_prints_a_line_per_check() -> None:
     ]
 
 
-def test_an_address_gets_the_checks_of_the_protocol_only() -> None:
+async def test_an_address_gets_the_checks_of_the_protocol_only() -> None:
     """The engine's own server is a gateway without keys, and trains nothing."""
 
-    async def run() -> tuple[dict[str, str], str]:
-        engine = Engine()
-        await engine.start()
-        names = [
-            "streams_have_openais_form: requested",
-            "wrong_keys_are_refused: none",
-            "messages_have_anthropics_form",
-        ]
-        results = await run_checks(OpenSession(engine.url, "key"), names)
-        chosen = [f"--only={name}" for name in names[:1]]
-        done = await asyncio.to_thread(CliRunner().invoke, app, ["gateway", "check", f"{engine.url}/v1", *chosen])
-        await engine.stop()
-        return {each["check"]: each["status"] for each in results}, done.output
-
-    statuses, output = asyncio.run(run())
+    engine = Engine()
+    await engine.start()
+    names = [
+        "streams_have_openais_form: requested",
+        "wrong_keys_are_refused: none",
+        "messages_have_anthropics_form",
+    ]
+    results = await run_checks(OpenSession(engine.url, "key"), names)
+    chosen = [f"--only={name}" for name in names[:1]]
+    done = await asyncio.to_thread(CliRunner().invoke, app, ["gateway", "check", f"{engine.url}/v1", *chosen])
+    await engine.stop()
+    statuses, output = {each["check"]: each["status"] for each in results}, done.output
     assert list(statuses.values()) == ["passes", "fails", "missing"]
     assert f"{len(CHECKS) - len(PROTOCOL)} checks of the trained tokens did not run" in " ".join(output.split())
 

@@ -1,7 +1,5 @@
 """The server that starts Ray's workers: a fork is what a new interpreter would be, with the libraries imported."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

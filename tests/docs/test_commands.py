@@ -4,8 +4,6 @@
 needs a network, a GPU or another machine is listed in `ELSEWHERE` with its reason, or with the tests that run it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Forks of real token conversations: what ran before a turn runs again, and each way to lose its state is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.ledger import Ledger, Record, summarize_trajectory
+from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn
 
@@ -28,29 +28,6 @@ def settings(data, *words, **flags):
 def begun(folder, given):
     with Ledger(folder, given) as ledger:
         ledger.append(trajectory(0, 0))
-
-
-def test_what_was_appended_is_read_back(tmp_path, data):
-    with Ledger(tmp_path / "out", settings(data)) as ledger:
-        records = [ledger.append(trajectory(row, 0)) for row in range(3)]
-    with Ledger(tmp_path / "out", settings(data)) as ledger:
-        assert ledger.read() == {(row, 0): records[row] for row in range(3)}
-    (first, *_) = records
-    assert (first.reward, first.components, first.seconds, first.error) == (0.9, SCORE.components, 2.0, None)
-    assert first.tokens == {"input": 50, "sampled": 7, "requests": 2}
-    assert first.metrics["turns"] == 2
-    assert first.metrics.keys().isdisjoint(SCORE.components)
-
-
-def test_an_unscored_episode_says_why_and_is_replaced_by_a_later_one(tmp_path, data):
-    with Ledger(tmp_path / "out", settings(data)) as ledger:
-        ledger.append(trajectory(0, 0, None, "the engine failed"))
-        assert ledger.read()[0, 0].error == "the engine failed"
-        ledger.append(trajectory(0, 0))
-        assert ledger.read()[0, 0].error is None
-    assert summarize_trajectory(trajectory(0, 0, None)) == Record(
-        0, 0, "sums", "no score", tokens={"input": 50, "sampled": 7, "requests": 2}, seconds=2.0
-    )
 
 
 def test_a_file_that_cannot_grow_is_named(tmp_path, data):

@@ -1,7 +1,5 @@
 """`agent-rl certify run`: every planted fault is found by the line that is about it, and clean runs raise no alarm."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -10,15 +10,7 @@ import pytest
 
 from agent_rl.errors import ConfigError, EngineError
 from agent_rl.evaluation import sources
-from agent_rl.evaluation.sources import cpu_flags, serve
-
-
-def test_the_flags_of_the_profile():
-    flags = cpu_flags()
-    assert flags[flags.index("--device") + 1] == "cpu"
-    assert "--disable-cuda-graph" in flags
-    assert "--enable-memory-saver" not in flags  # it is false
-    assert "True" not in flags
+from agent_rl.evaluation.sources import serve
 
 
 @pytest.mark.trainer

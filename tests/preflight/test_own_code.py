@@ -1,7 +1,5 @@
 """A user's own code is tried once on a real row; what raises there is named by file and line."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rows and scorers that no run can use are refused before anything is started."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

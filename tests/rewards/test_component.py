@@ -32,12 +32,6 @@ def test_ours_are_what_the_files_declare() -> None:
     assert all(issubclass(found, Component | GroupComponent) for found in kinds().values())
 
 
-def test_a_users_component_is_found_by_its_path(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
-    made = make_component("mine", f"{tmp_path}/mine.py:Fixed", {"value": 2}, KEY)
-    assert (made.name, made.config.value) == ("mine", 2.0)
-
-
 @pytest.mark.parametrize(
     ("kind", "config", "message"),
     [

@@ -1,7 +1,5 @@
 """A user's recipe with every kind of code of their own, and a bug in one of its files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

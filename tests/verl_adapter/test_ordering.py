@@ -3,8 +3,6 @@
 A kill of the real trainer is in tests/e2e/test_data_order.py.
 """
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

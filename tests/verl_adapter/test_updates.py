@@ -3,8 +3,6 @@
 The log-probs of the update itself do for the old ones, and the pass that computes these is left out then.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a long command shows on stderr without a terminal, and the file of its finished pieces."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A row's column `environment` selects its class.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

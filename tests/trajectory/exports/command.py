@@ -1,7 +1,5 @@
 """Runs `agent-rl trace export`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
