@@ -7,6 +7,8 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -131,7 +133,8 @@ def compose(model_dir):
     """The configuration that verl's trainer would run with."""
     import hydra
 
-    def _compose(*overrides):
+    @cache
+    def composed(*overrides):
         with hydra.initialize_config_module("verl.trainer.config", version_base=None):
             return hydra.compose(
                 "ppo_trainer",
@@ -144,7 +147,7 @@ def compose(model_dir):
                 ],
             )
 
-    return _compose
+    return lambda *overrides: deepcopy(composed(*overrides))
 
 
 @pytest.fixture

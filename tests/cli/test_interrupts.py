@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from agent_rl.cli.main import app
-from agent_rl.data import make_row
 from agent_rl.trajectory import trace
 from tests.rewards.lab.episodes import problems, trajectories
+from tests.support.rows import sum_row
 
 pytestmark = pytest.mark.slow
 
@@ -58,10 +58,7 @@ def test_a_command_that_keeps_nothing_says_so(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_check_of_data_goes_on_after_the_ground_truths_that_are_scored(folder: Path) -> None:
-    rows = [
-        make_row(question=f"{n}?", data_source="sums", ground_truth=str(n), split="train", index=n) for n in range(8)
-    ]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("rows.jsonl").write_text("".join(json.dumps(sum_row(n, data_source="sums")) + "\n" for n in range(8)))
     words = ["data", "check", "rows.jsonl", "--set", "agent_rl.reward.correctness.scorer=scorers.py:score", "--json"]
     stopped = CliRunner().invoke(app, words)
     (file,) = Path("outputs/unfinished").iterdir()

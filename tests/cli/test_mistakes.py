@@ -13,10 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_rl.cli.main import app
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.errors import AgentRLError
 from agent_rl.launch import training
 from agent_rl.trajectory import Message, StopReason, Trajectory, trace
+from tests.support.rows import sum_row
 
 pytestmark = pytest.mark.slow
 
@@ -90,8 +91,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
     monkeypatch.setattr(training, "run_trainer", lambda *_, **__: pytest.fail("the trainer was started"))
-    row = make_row(question="1+1?", data_source="own/from_file", ground_truth=2, split="train", index=0)
-    write_parquet([row], "own.parquet")
+    write_parquet([sum_row(data_source="own/from_file")], "own.parquet")
     raw = json.dumps({"question": "1+1?", "answer": "2"})
     for name, text in (("raw.jsonl", raw), ("broken.jsonl", '{"prompt": '), ("raw.csv", "question,answer\n1+1?,2\n")):
         Path(name).write_text(f"{text}\n")

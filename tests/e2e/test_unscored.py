@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.trajectory import trace
 from tests.e2e.estimators_probe import ESTIMATORS
 from tests.e2e.training import train
+from tests.support.rows import sum_row
 
 AWAY = 7
 EIGHT = (3, 0, 6, 1, AWAY, 2, 5, 4)
@@ -34,17 +35,9 @@ def run(
     monkeypatch.setenv(
         "PYTHONPATH", str(Path(__file__).parents[2])
     )  # other distributions have a package `tests` as well
-    row = make_row(
-        question="How many?",
-        data_source="judged",
-        ground_truth="0",
-        split="train",
-        index=0,
-        agent_name="told",
-        extra_info={"answers": list(answers)},
-    )
+    told = sum_row(data_source="judged", agent_name="told", extra_info={"answers": list(answers)})
     for split in ("train", "test"):
-        write_parquet([row], folder / f"{split}.parquet")
+        write_parquet([told], folder / f"{split}.parquet")
     return train(
         folder,
         model,

@@ -15,7 +15,7 @@ from agent_rl.agents import registry
 from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.react import ReactFormat
 from agent_rl.cli.main import app
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.environments.kind import environment_rows
 from agent_rl.environments.loading import load_environment
 from agent_rl.errors import ConfigError, FatalError
@@ -26,6 +26,7 @@ from agent_rl.evaluation.settings import read_settings
 from agent_rl.trajectory import StopReason, Trajectory, trace
 from tests.agents.policies.test_tokens import Scripted
 from tests.environments.sessions import act, say
+from tests.support.rows import sum_row
 
 pytestmark = pytest.mark.trainer
 
@@ -117,8 +118,7 @@ def counter(tmp_path: Path, model_dir: str) -> Case:
 def adder(tmp_path: Path, model_dir: str) -> Case:
     (tmp_path / "adder.py").write_text(ADDER.format(extra=""))
     (tmp_path / "tools.yaml").write_text(TOOLS)
-    row = make_row(question="What is 1+2?", data_source="gsm8k", ground_truth="3", split="test", index=0)
-    return Case(tmp_path, model_dir, row, f"tools={tmp_path}/tools.yaml")
+    return Case(tmp_path, model_dir, sum_row(2, index=0, split="test"), f"tools={tmp_path}/tools.yaml")
 
 
 def test_each_turn_is_restored_with_its_tokens_and_its_state(counter: Case) -> None:
@@ -249,11 +249,8 @@ class Asker(User):
 
 def test_a_users_recorded_replies_are_given_and_not_asked_for(tmp_path: Path, model_dir: str) -> None:
     (tmp_path / "asker.py").write_text(USER)
-    row = make_row(
-        question="Hello.", data_source="gsm8k", ground_truth="3", split="test", index=0, agent_name="user_sim_agent",
-        extra_info={"user": {"goal": "x"}},
-    )  # fmt: skip
-    case = Case(tmp_path, model_dir, row, f"agent_rl.user_sim.user={tmp_path}/asker.py:Asker")
+    asked = sum_row(split="test", agent_name="user_sim_agent", extra_info={"user": {"goal": "x"}})
+    case = Case(tmp_path, model_dir, asked, f"agent_rl.user_sim.user={tmp_path}/asker.py:Asker")
     case.record("Message: one", "Message: two", "Message: bye")
     from agent_rl.agents.users.user import load_user
 

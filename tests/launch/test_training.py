@@ -12,10 +12,11 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.cpu import profile
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.errors import ConfigError
 from agent_rl.launch import training
 from agent_rl.launch.composition import compose
+from tests.support.rows import sum_row
 
 pytestmark = pytest.mark.slow
 
@@ -39,8 +40,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     monkeypatch.setenv("HOME", str(tmp_path))
     (data := tmp_path / "data/gsm8k_multiturn_w_tool").mkdir(parents=True)
     for split in ("train", "test"):
-        row = make_row(question="1+1?", data_source="openai/gsm8k", ground_truth=2, split=split, index=0)
-        write_parquet([row], data / f"{split}.parquet")
+        write_parquet([sum_row(split=split)], data / f"{split}.parquet")
     (tmp_path / "outputs/tiny_model").mkdir(parents=True)
     return seen
 
