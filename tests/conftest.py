@@ -19,6 +19,7 @@ from tests.support import cost, groups, light, profiles
 
 ROOT = Path(__file__).parents[1]
 
+os.chdir(ROOT)  # tests name files as a reader of the repository does
 os.environ.setdefault("VERL_PLATFORM", "cpu")
 os.environ.setdefault("HF_HOME", str(ROOT / "outputs" / "cache"))
 os.environ.setdefault("RAY_worker_niceness", "0")  # otherwise all other tests come before those that wait for Ray
@@ -93,6 +94,12 @@ def _no_scorers_process_is_left() -> Iterator[None]:
         module = sys.modules.get(f"agent_rl.{name}")
         if module is not None:
             attrgetter(close)(module)()
+
+
+@pytest.fixture
+def here(here):
+    """The test's own folder, as the working directory."""
+    return here
 
 
 @pytest.fixture

@@ -26,10 +26,9 @@ def write(file: Path, values: Values, split: str = "test", step: int | None = No
 
 
 @pytest.fixture
-def evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def evaluations(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Ten rows with two samples each, of which the second side has nine and another one."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here))
     for name in ("before", "after"):
         Path(name).mkdir()
     write(Path("before/trajectories.jsonl"), {row: [0, row % 2] for row in range(10)})

@@ -30,9 +30,8 @@ def agent_rl() -> Any:
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, Any]]]:
+def files(here: Path) -> dict[str, list[dict[str, Any]]]:
     """`train.parquet` and `test.parquet` in the working directory, with two mistakes."""
-    monkeypatch.chdir(tmp_path)
     made = {
         split: [arithmetic.to_row(each, split, i) for i, each in enumerate(arithmetic.generate(seed, 12))]
         for seed, split in enumerate(("train", "test"))

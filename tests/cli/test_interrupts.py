@@ -28,14 +28,13 @@ def score(solution_str, ground_truth, extra_info):
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """Eight problems with four trajectories each, and a scorer that is interrupted at its tenth call."""
     for trajectory in trajectories(problems(8)):
-        trace.append(tmp_path / "trace.jsonl", trajectory)
-    (tmp_path / "scorers.py").write_text(SCORERS)
-    (tmp_path / "stop").touch()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        trace.append(here / "trace.jsonl", trajectory)
+    (here / "scorers.py").write_text(SCORERS)
+    (here / "stop").touch()
+    return here
 
 
 def run(*words: str) -> Result:
@@ -47,9 +46,8 @@ def run(*words: str) -> Result:
         sys.argv[1:] = before
 
 
-def test_a_command_that_keeps_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_agents.py").write_text("raise KeyboardInterrupt")
+def test_a_command_that_keeps_nothing_says_so(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "my_agents.py").write_text("raise KeyboardInterrupt")
     words = ["data", "check", "my rows.jsonl", "--script", "my_agents.py"]
     monkeypatch.setattr(sys, "argv", ["agent-rl", *words])
     done = CliRunner().invoke(app, words)

@@ -173,8 +173,7 @@ class Foreign(BaseTool):
     assert "reward 0.5" in done.stderr
 
 
-def test_an_expanded_tool_file_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_expanded_tool_file_can_be_read(here: Path) -> None:
     for words in ([], ["--json"]):
         Path("tools.yaml").write_text(inside("tools", "expand", CALCULATOR, *words).stdout)
         listed = inside("tools", "check", "tools.yaml").stdout
@@ -198,8 +197,7 @@ def test_a_recipe_that_is_no_yaml_is_named_and_its_traceback_is_shown_on_demand(
         inside("train", str(tmp_path))
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"prompt": "1+1?", "ground_truth": "2", "data_source": "gsm8k"}')
     place = ["agent_rl.run.folder=/dev/null/run", "actor_rollout_ref.model.path=none"]
     place += [f"data.{kind}_files={tmp_path}/rows.jsonl" for kind in ("train", "val")]

@@ -86,10 +86,8 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files that mistakes are made with."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
     monkeypatch.setattr(training, "run_trainer", lambda *_, **__: pytest.fail("the trainer was started"))
     write_parquet([sum_row(data_source="own/from_file")], "own.parquet")
     raw = json.dumps({"question": "1+1?", "answer": "2"})
@@ -100,7 +98,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("run").mkdir()
     Path("run/run.json").write_text(json.dumps(about))
     trace.append(Path("run/trace.jsonl"), Trajectory([Message("user", "1+1?")], StopReason.ANSWERED))
-    return tmp_path
+    return here
 
 
 @pytest.mark.usefixtures("folder")

@@ -52,12 +52,6 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The switch, for the trainer's process."""
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-
-
 @pytest.fixture
 def run_processes() -> Iterator[FindProcesses]:
     """Finds the processes of this test's run, none of which may be left."""

@@ -21,10 +21,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 
 
 @pytest.mark.usefixtures("run_processes")
-def test_a_judge_on_the_engine_scores_two_steps(
-    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
+def test_a_judge_on_the_engine_scores_two_steps(tmp_path: Path, tiny_model: Path) -> None:
     logged = asyncio.run(run(tmp_path, tiny_model))
 
     assert sorted(logged) == [1, 2]

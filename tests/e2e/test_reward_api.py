@@ -27,8 +27,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 
 
 @pytest.mark.usefixtures("run_processes")
-def test_a_run_survives_its_service(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def test_a_run_survives_its_service(tmp_path: Path, tiny_model: Path) -> None:
     logged, killed = asyncio.run(run(tmp_path, tiny_model))
 
     assert len(killed) == 2

@@ -19,13 +19,11 @@ pytestmark = [pytest.mark.engine]
 RECIPE = ROOT / "recipes/lockers"
 
 
-def test_a_task_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_in_one_file(here: Path) -> None:
     """The committed model is that of the cold start, which is kept until the file changes."""
-    (tmp_path / "lockers.py").write_text(block("README.md", "python", "lockers.py").removeprefix("# lockers.py\n"))
-    shutil.copytree(RECIPE / "model", tmp_path / "outputs/lockers/cold_start/model")
-    shutil.move(tmp_path / "outputs/lockers/cold_start/model/made.json", tmp_path / "outputs/lockers/cold_start")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    (here / "lockers.py").write_text(block("README.md", "python", "lockers.py").removeprefix("# lockers.py\n"))
+    shutil.copytree(RECIPE / "model", here / "outputs/lockers/cold_start/model")
+    shutil.move(here / "outputs/lockers/cold_start/model/made.json", here / "outputs/lockers/cold_start")
 
     def run(*words: str) -> str:
         """Run a command in this process, which has imported everything."""
@@ -43,7 +41,7 @@ def test_a_task_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
     assert "steps to model" not in done.stdout  # the cold start was not made again
-    (step,) = read_metrics(tmp_path / "outputs/lockers")
+    (step,) = read_metrics(here / "outputs/lockers")
     assert 0.2 <= step["agent/correctness"] <= 0.6
     summary = json.loads(run("eval", "lockers.py", "policy=local", "limit=16", "--json"))
     assert summary["all"]["scored"] == 16

@@ -190,11 +190,9 @@ def message(*words: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """The folder of the file, and of the runs."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    return tmp_path
+    return here
 
 
 @pytest.mark.parametrize("name", MISTAKES)

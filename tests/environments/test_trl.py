@@ -234,8 +234,7 @@ def test_bug_in_a_reward_or_in_reset_leaves_the_trajectory_unscored(write, text,
     assert re.search(error, trajectory.error)
 
 
-def test_recipe_has_a_component_for_each_reward(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_recipe_has_a_component_for_each_reward(here):
     config = yaml.safe_load((task_recipe(str(FOLDER / "one_of_two.py")) / "config.yaml").read_text())
     parts = {name: each["weight"] for name, each in config["agent_rl"]["reward"]["components"].items()}
     assert parts == {"rolled": 1.0, "Coin": 1.0, "reset_differs": 0.0}

@@ -108,17 +108,16 @@ def test_other_content_of_a_file_is_refused_and_another_place_is_not(tmp_path, d
         ("reward.custom_reward_function.path=FILE", "reward.custom_reward_function.path"),
     ],
 )  # fmt: skip
-def test_files_that_a_setting_names_are_compared_by_their_content(tmp_path, data, monkeypatch, word, key):
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path)
-    file, copy = tmp_path / "mine.py", tmp_path / "elsewhere/mine.py"
+def test_files_that_a_setting_names_are_compared_by_their_content(here, data, word, key):
+    (here / "elsewhere").mkdir()
+    file, copy = here / "mine.py", here / "elsewhere/mine.py"
     file.write_text("first")
     copy.write_text("first")
-    begun(tmp_path / "out", settings(data, word.replace("FILE", str(file))))
-    Ledger(tmp_path / "out", settings(data, word.replace("FILE", str(copy)))).close()
+    begun(here / "out", settings(data, word.replace("FILE", str(file))))
+    Ledger(here / "out", settings(data, word.replace("FILE", str(copy)))).close()
     file.write_text("second")
     with pytest.raises(ConfigError, match=f"^{key}: its content has changed"):
-        Ledger(tmp_path / "out", settings(data, word.replace("FILE", str(file))))
+        Ledger(here / "out", settings(data, word.replace("FILE", str(file))))
 
 
 def test_files_that_a_tool_file_names_are_compared_and_what_a_run_writes_is_not(tmp_path, data):

@@ -14,8 +14,7 @@ from agent_rl.evaluation.sources import serve
 
 
 @pytest.mark.trainer
-def test_a_server_that_does_not_start_says_why(tmp_path, monkeypatch):
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+def test_a_server_that_does_not_start_says_why(tmp_path):
 
     async def start():
         async with serve(tmp_path / "nothing", "m", tmp_path / "log"):
@@ -45,7 +44,6 @@ def test_a_server_that_was_killed_is_the_cause_of_what_was_seen(tmp_path, monkey
             if seen is not None:
                 raise seen
 
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
     monkeypatch.setattr(sources, "_start", start)
     with pytest.raises(EngineError) as caught:
         asyncio.run(use(end=True))

@@ -72,8 +72,7 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 

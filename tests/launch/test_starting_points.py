@@ -56,7 +56,6 @@ def test_its_own_tests_pass(folder: Path) -> None:
 def test_the_commands_that_come_next(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is run, without those that need what training has written; training itself is composed."""
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
     assert COMMANDS[kind][0] == f"pytest {'agents/own' if kind == 'agent' else f'own_{kind}'}"
     for words in map(shlex.split, COMMANDS[kind][1:]):
         if words[0] == "agent-rl" and "outputs/" not in " ".join(words):

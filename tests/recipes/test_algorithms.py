@@ -24,10 +24,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.usefixtures("
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_every_combination_trains_two_steps(
-    name: str, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
+def test_every_combination_trains_two_steps(name: str, tmp_path: Path, tiny_model: Path) -> None:
     train(ENTRIES[name], tmp_path, tiny_model)
 
 

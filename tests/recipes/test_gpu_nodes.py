@@ -41,7 +41,6 @@ pytestmark = pytest.mark.recipes
 @pytest.fixture(autouse=True)
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
-    monkeypatch.chdir(ROOT)
 
 
 @pytest.fixture(scope="module")

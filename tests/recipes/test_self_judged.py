@@ -12,7 +12,7 @@ from agent_rl.data import arithmetic
 from agent_rl.evaluation.experiments.cold_start import ColdStart
 from agent_rl.launch.training import train
 from agent_rl.trajectory import trace
-from tests.e2e.training import ROOT, diffs, train_recipe
+from tests.e2e.training import diffs, train_recipe
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(1800)]
 
@@ -28,9 +28,7 @@ def command(*words: Any) -> Any:
 
 
 @pytest.mark.usefixtures("run_processes")
-def test_a_model_that_learned_to_judge_judges_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    monkeypatch.chdir(ROOT)
+def test_a_model_that_learned_to_judge_judges_an_agent(tmp_path: Path) -> None:
     world, run, judge = tmp_path / "world", tmp_path / "run", tmp_path / "judge"
     words = [
         f"actor_rollout_ref.model.path={world}/model",

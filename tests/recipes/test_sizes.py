@@ -32,7 +32,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Disabled critic:UserWarning")  #
 @pytest.fixture(autouse=True)
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
-    monkeypatch.chdir(ROOT)
 
 
 def composed(*overrides: str) -> DictConfig:

@@ -45,10 +45,9 @@ def test_ours_are_what_the_files_declare() -> None:
     ],
 )
 def test_a_component_that_cannot_be_made_is_named(
-    kind: str, config: dict[str, object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, config: dict[str, object], message: str, here: Path
 ) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
-    monkeypatch.chdir(tmp_path)
+    (here / "mine.py").write_text(MINE)
     with pytest.raises(ConfigError, match=message):
         make_component("mine", kind, config, KEY)
 

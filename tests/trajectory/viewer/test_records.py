@@ -25,10 +25,7 @@ def test_a_run_that_has_just_begun_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "said"), [("no_such", "no such file"), (".", "contains no trajectories")])
-def test_what_cannot_be_viewed_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_cannot_be_viewed_is_refused(here: Path, name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         find_sources([name])
 

@@ -2,8 +2,6 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
-
 from agent_rl.launch import training
 from agent_rl.launch.doctor.checks import configuration
 from agent_rl.launch.doctor.diagnosis import all_checks
@@ -32,12 +30,9 @@ def test_a_folder_that_is_not_there(make_case: MakeCase) -> None:
     assert refused(training.models_are_there(make_case(judge))).startswith("agent_rl.reward.models.nice.path: there is")
 
 
-def test_the_tiny_model_is_made_by_the_launcher(
-    make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_tiny_model_is_made_by_the_launcher(make_case: MakeCase, here: Path) -> None:
     case = make_case({MODEL: "outputs/tiny_model"})
-    object.__setattr__(case, "folder", tmp_path)
+    object.__setattr__(case, "folder", here)
     assert only(configuration.model(case)).status is Status.SKIPPED
 
 
@@ -62,12 +57,9 @@ def test_a_checkpoint_of_training_is_a_model(make_case: MakeCase, tmp_path: Path
     assert case.model.config["max_position_embeddings"] == 64
 
 
-def test_a_folder_with_another_run_is_a_problem(
-    make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_with_another_run_is_a_problem(make_case: MakeCase, here: Path) -> None:
     assert only(configuration.run_folder(make_case())).status is Status.OK
-    assert not (tmp_path / "outputs").exists()
+    assert not (here / "outputs").exists()
     config = make_case().config
     assert config is not None
     with RunFolder(config) as run:
