@@ -1,15 +1,13 @@
 """Two evaluations, runs or steps, compared row by row."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn, trace
+from tests.support.cli import printed, shown
 
 Values = dict[int, list[float]]
 """The correctness of each row's samples."""
@@ -37,8 +35,7 @@ def evaluations(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def measures(*places: str) -> dict[str, dict[str, Any]]:
-    result = CliRunner().invoke(app, ["compare", *places, "--json"], catch_exceptions=False)
-    found: dict[str, dict[str, Any]] = json.loads(result.stdout)["measures"]
+    found: dict[str, dict[str, Any]] = printed("compare", *places)["measures"]
     return found
 
 
@@ -52,9 +49,9 @@ def test_samples_are_averaged_and_only_shared_rows_count(evaluations: list[str])
 
 
 def test_the_command_prints_a_row_for_each_measure(evaluations: list[str]) -> None:
-    result = CliRunner().invoke(app, ["compare", *evaluations], env={"COLUMNS": "80"})
-    assert "9 rows" in result.output
-    row = next(line for line in result.output.splitlines() if "correctness" in line).split()
+    text = shown("compare", *evaluations, env={"COLUMNS": "80"})
+    assert "9 rows" in text
+    row = next(line for line in text.splitlines() if "correctness" in line).split()
     assert row == ["correctness", "0.278", "0.611", "+0.333", "+0.17", "to", "+0.497", "6", "0", "0.031"]
     assert measures(*evaluations)["turns"]["difference"]["mean"] == 0
 
@@ -83,4 +80,4 @@ def test_what_cannot_be_compared_is_named(places: list[str], problem: str, evalu
     Path("other").mkdir()
     write(Path("other/trajectories.jsonl"), {50: [1]})
     with pytest.raises(ConfigError, match=problem):
-        CliRunner().invoke(app, ["compare", *places], catch_exceptions=False)
+        shown("compare", *places)

@@ -5,22 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.main import app
 from agent_rl.data import read_parquet
 from agent_rl.errors import AgentRLError
 from tests.cli.test_play import TRL
+from tests.support.cli import printed
 
 pytestmark = [pytest.mark.trainer, pytest.mark.slow]
 
 
 def composed(*words: str) -> dict[str, Any]:
-    done = CliRunner().invoke(app, ["train", *words, "--model", "mine", "--dry-run", "--json"])
-    if isinstance(done.exception, AgentRLError):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    configuration: dict[str, Any] = json.loads(done.stdout)["configuration"]
+    configuration: dict[str, Any] = printed("train", *words, "--model", "mine", "--dry-run")["configuration"]
     return configuration
 
 

@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.main import app
 from agent_rl.trajectory.run_files import read_metrics
 from tests.docs.pages import ROOT, block
+from tests.support.cli import shown
 
 pytestmark = [pytest.mark.engine]
 
@@ -25,14 +24,8 @@ def test_a_task_in_one_file(here: Path) -> None:
     shutil.copytree(RECIPE / "model", here / "outputs/lockers/cold_start/model")
     shutil.move(here / "outputs/lockers/cold_start/model/made.json", here / "outputs/lockers/cold_start")
 
-    def run(*words: str) -> str:
-        """Run a command in this process, which has imported everything."""
-        done = CliRunner().invoke(app, words, catch_exceptions=False)
-        assert done.exit_code == 0, (words, done.output[-2000:])
-        return done.stdout
-
-    assert "reward 1.0" in run("play", "lockers.py", "--expert")
-    checks = " ".join(run("doctor", "lockers.py", "--all").split())
+    assert "reward 1.0" in shown("play", "lockers.py", "--expert")
+    checks = " ".join(shown("doctor", "lockers.py", "--all").split())
     assert "environments ok no problem found" in checks
     words = ["trainer.total_training_steps=1", "trainer.save_freq=1", "trainer.test_freq=-1"]
     words += ["actor_rollout_ref.rollout.n=4", "trainer.val_before_train=False"]  # `eval` plays the split test
@@ -43,6 +36,6 @@ def test_a_task_in_one_file(here: Path) -> None:
     assert "steps to model" not in done.stdout  # the cold start was not made again
     (step,) = read_metrics(here / "outputs/lockers")
     assert 0.2 <= step["agent/correctness"] <= 0.6
-    summary = json.loads(run("eval", "lockers.py", "policy=local", "limit=16", "--json"))
+    summary = json.loads(shown("eval", "lockers.py", "policy=local", "limit=16", "--json"))
     assert summary["all"]["scored"] == 16
     assert 0.2 < summary["all"]["reward"]["mean"] <= 1

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_rl.agents import registry
 from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.react import ReactFormat
-from agent_rl.cli.main import app
 from agent_rl.data import write_parquet
 from agent_rl.environments.kind import environment_rows
 from agent_rl.environments.loading import load_environment
@@ -26,6 +24,7 @@ from agent_rl.evaluation.settings import read_settings
 from agent_rl.trajectory import StopReason, Trajectory, trace
 from tests.agents.policies.test_tokens import Scripted
 from tests.environments.sessions import act, say
+from tests.support.cli import invoke
 from tests.support.rows import sum_row
 
 pytestmark = pytest.mark.trainer
@@ -279,8 +278,8 @@ def test_notes_of_a_fold_are_restored(counter: Case) -> None:
 
 def command(case: Case, *words: str, out: str = "out", trace: str = "recorded") -> Any:
     limits = ["sampling.max_response_tokens=150", "multi_turn.max_assistant_turns=3"]
-    given = [str(case.folder / trace), "--model", case.model, *case.words, *limits, "--out", str(case.folder / out)]
-    return CliRunner().invoke(app, ["fork", *given, *words], catch_exceptions=False)
+    given = [case.folder / trace, "--model", case.model, *case.words, *limits, "--out", case.folder / out]
+    return invoke("fork", *given, *words)
 
 
 def test_the_command_with_a_local_model(counter: Case) -> None:
@@ -327,7 +326,7 @@ def test_the_default_folder_is_named_after_the_trace(counter: Case, monkeypatch:
     counter.record(say("done"))
     monkeypatch.chdir(counter.folder / "recorded")
     words = ("--turn", "1", "-n", "1", "--json", "sampling.max_response_tokens=50", "--model", counter.model)
-    result = CliRunner().invoke(app, ["fork", "trajectories.jsonl", *words, *counter.words], catch_exceptions=False)
+    result = invoke("fork", "trajectories.jsonl", *words, *counter.words)
     assert json.loads(result.stdout)["folder"] == "outputs/fork/recorded_first_1_turn_1"
 
 

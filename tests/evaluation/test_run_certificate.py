@@ -13,10 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_rl.agents.policies.chat_template import USER
-from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.model_log_probs import ModelLogProbs
 from agent_rl.evaluation.run_certificate import _estimator, _word, certify_run
@@ -29,6 +27,7 @@ from agent_rl.trajectory.trace.batches import append_batch
 from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 from agent_rl.verl_adapter.stragglers import EndedEarlyError
 from tests.evaluation.made_runs import MODEL, dump, play, stored, unscored, write
+from tests.support.cli import invoke, printed, shown
 from tests.support.profiles import FULL, bounded
 
 pytestmark = pytest.mark.trainer
@@ -361,13 +360,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_command_prints_a_page(folder: Path) -> None:
-    done = CliRunner().invoke(app, ["certify", "run", str(folder), "--json"])
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
+    result = printed("certify", "run", folder)
     assert result["ok"]
     assert len(result["lines"]) == 10
-    shown = CliRunner().invoke(app, ["certify", "run", str(folder)]).output
-    assert "not checked  images" in shown
+    assert "not checked  images" in shown("certify", "run", folder)
 
 
 def test_a_batch_with_a_trajectory_that_is_not_in_the_trace(folder: Path, tmp_path: Path) -> None:
@@ -485,8 +481,7 @@ def test_a_dump_without_options_is_checked_as_far_as_possible(clean: Lines, tmp_
 
 def test_the_model_of_a_dump_may_be_given_for_one_step(clean: Lines, tmp_path: Path) -> None:
     path = write(clean, tmp_path / "dump.jsonl")
-    words = ["certify", "run", str(path), "--model", f"1={MODEL}", "--algo", "rloo", "--json"]
-    done = CliRunner().invoke(app, words)
+    done = invoke("certify", "run", path, "--model", f"1={MODEL}", "--algo", "rloo", "--json")
     assert done.exit_code == 1
     found = {line["check"]: line for line in json.loads(done.stdout)["lines"]}
     assert found["log-probs"]["status"] == "ok"

@@ -1,30 +1,20 @@
 """A twin learns to judge, is measured as a judge, and judges an agent in training: the whole way of self_judged."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.main import app
 from agent_rl.data import arithmetic
 from agent_rl.evaluation.experiments.cold_start import ColdStart
 from agent_rl.launch.training import train
 from agent_rl.trajectory import trace
 from tests.e2e.training import diffs, train_recipe
+from tests.support.cli import printed
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(1800)]
 
 JUDGE = "reasoning_rm_pointwise"
 TEMPLATE = f"recipes/{JUDGE}/template.py:HelpfulnessTemplate"
-
-
-def command(*words: Any) -> Any:
-    """What a command prints as JSON."""
-    done = CliRunner().invoke(app, [*map(str, words), "--json"])
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
 
 
 @pytest.mark.usefixtures("run_processes")
@@ -39,9 +29,9 @@ def test_a_model_that_learned_to_judge_judges_an_agent(tmp_path: Path) -> None:
     assert start.make()
     short = ["trainer.total_training_steps=12", "trainer.test_freq=-1", "trainer.save_freq=12"]
     assert train(f"recipes/{JUDGE}", [*words, *short, f"agent_rl.run.folder={run}"]) is None
-    command("export", run, "--to", judge)
+    printed("export", run, "--to", judge)
     before, after = (
-        command("rm", "eval", model, world / "test.parquet", "--template", TEMPLATE, "--max-tokens", 48)
+        printed("rm", "eval", model, world / "test.parquet", "--template", TEMPLATE, "--max-tokens", 48)
         for model in (world / "model", judge)
     )
     assert after["samples"] == 300
