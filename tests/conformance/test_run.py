@@ -1,7 +1,6 @@
 """Our gateway passes all checks over both of verl's clients; the command."""
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from agent_rl.conformance import OpenSession
 from agent_rl.conformance.engine import Engine
 from agent_rl.conformance.run import CHECKS, run_checks
 from tests.conformance.drivers.ours import OurAsyncDriver, OurDriver
+from tests.support.cli import printed
 
 pytestmark = pytest.mark.trainer
 
@@ -30,9 +30,8 @@ def test_our_gateway_passes(driver: type[OurDriver]) -> None:
 
 def test_the_command_prints_a_line_per_check() -> None:
     chosen = [f"--only={name}" for name in ("wrong_keys_are_refused: none", "equal_bodies_are_two_samples")]
-    done = CliRunner().invoke(app, ["gateway", "check", "--driver", f"{OURS}:OurDriver", "--json", *chosen])
-    assert done.exit_code == 0
-    assert [(row["check"], row["status"]) for row in json.loads(done.output)] == [
+    rows = printed("gateway", "check", "--driver", f"{OURS}:OurDriver", *chosen)
+    assert [(row["check"], row["status"]) for row in rows] == [
         ("wrong_keys_are_refused: none", "passes"),
         ("equal_bodies_are_two_samples", "passes"),
     ]

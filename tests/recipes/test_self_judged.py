@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.data import arithmetic
 from agent_rl.evaluation.experiments.cold_start import ColdStart
 from agent_rl.launch.training import train
 from agent_rl.trajectory import trace
-from tests.e2e.training import diffs, train_recipe
+from tests.e2e.training import diffs, sums, train_recipe
 from tests.support.cli import printed
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(1800)]
@@ -37,9 +36,7 @@ def test_a_model_that_learned_to_judge_judges_an_agent(tmp_path: Path) -> None:
     assert after["samples"] == 300
     assert after["spearman"] >= max(0.7, before["spearman"] + 0.15)
 
-    problems = zip(("train", "test"), arithmetic.train_test(0, 8, 4), strict=True)
-    rows = {split: [arithmetic.to_row(each, split, i) for i, each in enumerate(its)] for split, its in problems}
-    logged = train_recipe("self_judged", tmp_path / "agent", rows, f"agent_rl.reward.models.trained.path={judge}")
+    logged = train_recipe("self_judged", tmp_path / "agent", sums(8, 4), f"agent_rl.reward.models.trained.path={judge}")
     assert list(logged) == [1, 2]
     assert max(diffs(logged)) < 1e-5
     judged = [each for each in trace.read(tmp_path / "agent/trace.jsonl") if each.score is not None]
