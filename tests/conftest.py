@@ -97,9 +97,10 @@ def _no_scorers_process_is_left() -> Iterator[None]:
 
 
 @pytest.fixture
-def here(here):
+def here(tmp_path, monkeypatch):
     """The test's own folder, as the working directory."""
-    return here
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

@@ -248,7 +248,7 @@ class Asker(User):
 
 def test_a_users_recorded_replies_are_given_and_not_asked_for(tmp_path: Path, model_dir: str) -> None:
     (tmp_path / "asker.py").write_text(USER)
-    asked = sum_row(split="test", agent_name="user_sim_agent", extra_info={"user": {"goal": "x"}})
+    asked = sum_row(question="Hello.", split="test", agent_name="user_sim_agent", extra_info={"user": {"goal": "x"}})
     case = Case(tmp_path, model_dir, asked, f"agent_rl.user_sim.user={tmp_path}/asker.py:Asker")
     case.record("Message: one", "Message: two", "Message: bye")
     from agent_rl.agents.users.user import load_user
