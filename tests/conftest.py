@@ -7,6 +7,8 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tests.support import cost, groups, light, profiles
 
 ROOT = Path(__file__).parents[1]
 
+os.chdir(ROOT)  # tests name files as a reader of the repository does
 os.environ.setdefault("VERL_PLATFORM", "cpu")
 os.environ.setdefault("HF_HOME", str(ROOT / "outputs" / "cache"))
 os.environ.setdefault("RAY_worker_niceness", "0")  # otherwise all other tests come before those that wait for Ray
@@ -94,6 +97,13 @@ def _no_scorers_process_is_left() -> Iterator[None]:
 
 
 @pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The test's own folder, as the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def quick_delays(monkeypatch):
     """Short pauses between the attempts of a request."""
     monkeypatch.setattr("agent_rl.remote.http.FIRST_DELAY_S", 0.01)
@@ -131,7 +141,8 @@ def compose(model_dir):
     """The configuration that verl's trainer would run with."""
     import hydra
 
-    def _compose(*overrides):
+    @cache
+    def composed(*overrides):
         with hydra.initialize_config_module("verl.trainer.config", version_base=None):
             return hydra.compose(
                 "ppo_trainer",
@@ -144,7 +155,7 @@ def compose(model_dir):
                 ],
             )
 
-    return _compose
+    return lambda *overrides: deepcopy(composed(*overrides))
 
 
 @pytest.fixture

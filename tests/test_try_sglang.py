@@ -1,7 +1,5 @@
 """What `make test-engine` writes into docs/support.md: it has run with the SGLang that the package pins."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whatever fails at once, asyncio has nothing to complain about: no exception is left in a task that nobody awaits."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

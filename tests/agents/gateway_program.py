@@ -1,7 +1,5 @@
 """Programs for `gateway_agent`: an agent on OpenAI's SDK with a calculator, and a client that replays a row."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

@@ -7,9 +7,6 @@ Whole episodes of native calls, with real tokens, verl's token builder and a ser
 import asyncio
 
 import pytest
-
-pytest.importorskip("verl")
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder

@@ -158,7 +158,6 @@ def test_time_that_runs_out_while_folding_ends_the_episode():
 @pytest.fixture
 def tokens(tokenizer, builder):
     """Makes a folding policy over verl's builder, and its server."""
-    pytest.importorskip("verl")
     from agent_rl.agents.policies.token_policy import TokenPolicy
     from tests.agents.server import Server
 

@@ -12,11 +12,8 @@ from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
-pytest.importorskip("verl")
-
 import numpy as np
+import pytest
 from verl import DataProto
 from verl.workers.rollout.replica import TokenOutput
 

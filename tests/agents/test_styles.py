@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("verl")
-
 from agent_rl.agents.policies.chat_template import ChatTemplate
 from agent_rl.agents.registry import agent_names
 from agent_rl.evaluation.audit import audit_trajectory

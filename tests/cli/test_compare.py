@@ -1,17 +1,13 @@
 """Two evaluations, runs or steps, compared row by row."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn, trace
+from tests.support.cli import printed, shown
 
 Values = dict[int, list[float]]
 """The correctness of each row's samples."""
@@ -28,10 +24,9 @@ def write(file: Path, values: Values, split: str = "test", step: int | None = No
 
 
 @pytest.fixture
-def evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def evaluations(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Ten rows with two samples each, of which the second side has nine and another one."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here))
     for name in ("before", "after"):
         Path(name).mkdir()
     write(Path("before/trajectories.jsonl"), {row: [0, row % 2] for row in range(10)})
@@ -40,8 +35,7 @@ def evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def measures(*places: str) -> dict[str, dict[str, Any]]:
-    result = CliRunner().invoke(app, ["compare", *places, "--json"], catch_exceptions=False)
-    found: dict[str, dict[str, Any]] = json.loads(result.stdout)["measures"]
+    found: dict[str, dict[str, Any]] = printed("compare", *places)["measures"]
     return found
 
 
@@ -55,9 +49,9 @@ def test_samples_are_averaged_and_only_shared_rows_count(evaluations: list[str])
 
 
 def test_the_command_prints_a_row_for_each_measure(evaluations: list[str]) -> None:
-    result = CliRunner().invoke(app, ["compare", *evaluations], env={"COLUMNS": "80"})
-    assert "9 rows" in result.output
-    row = next(line for line in result.output.splitlines() if "correctness" in line).split()
+    text = shown("compare", *evaluations, env={"COLUMNS": "80"})
+    assert "9 rows" in text
+    row = next(line for line in text.splitlines() if "correctness" in line).split()
     assert row == ["correctness", "0.278", "0.611", "+0.333", "+0.17", "to", "+0.497", "6", "0", "0.031"]
     assert measures(*evaluations)["turns"]["difference"]["mean"] == 0
 
@@ -86,4 +80,4 @@ def test_what_cannot_be_compared_is_named(places: list[str], problem: str, evalu
     Path("other").mkdir()
     write(Path("other/trajectories.jsonl"), {50: [1]})
     with pytest.raises(ConfigError, match=problem):
-        CliRunner().invoke(app, ["compare", *places], catch_exceptions=False)
+        shown("compare", *places)

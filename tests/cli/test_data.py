@@ -1,7 +1,5 @@
 """`agent-rl data`: rows as the model sees them, and the check of files, as a user calls them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -9,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.data import app
 from agent_rl.data import arithmetic, iterate_rows, write_parquet
 from agent_rl.errors import ConfigError
+from tests.support.cli import invoke
 
 pytestmark = pytest.mark.slow
 
@@ -22,19 +19,8 @@ TOOLS = ROOT / "tool_configs/calculator.yaml"
 
 
 @pytest.fixture
-def agent_rl() -> Any:
-    """The command `agent-rl data`; its errors are raised."""
-
-    def run(*words: str) -> Any:
-        return CliRunner().invoke(app, words[1:], catch_exceptions=False)
-
-    return run
-
-
-@pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, Any]]]:
+def files(here: Path) -> dict[str, list[dict[str, Any]]]:
     """`train.parquet` and `test.parquet` in the working directory, with two mistakes."""
-    monkeypatch.chdir(tmp_path)
     made = {
         split: [arithmetic.to_row(each, split, i) for i, each in enumerate(arithmetic.generate(seed, 12))]
         for seed, split in enumerate(("train", "test"))
@@ -47,8 +33,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dic
     return made
 
 
-def test_errors_are_listed_and_give_exit_status_1(agent_rl: Any, files: dict[str, Any]) -> None:
-    found = agent_rl("data", "check", "train.parquet", "test.parquet", "--tools", str(TOOLS))
+def test_errors_are_listed_and_give_exit_status_1(files: dict[str, Any]) -> None:
+    found = invoke("data", "check", "train.parquet", "test.parquet", "--tools", str(TOOLS))
     assert found.exit_code == 1
     assert "24 rows in 2 files" in found.stdout
     assert "error agent, 1 row: train.parquet, row 4: 'raect_agent' is not registered" in found.stdout
@@ -57,8 +43,8 @@ def test_errors_are_listed_and_give_exit_status_1(agent_rl: Any, files: dict[str
     )
 
 
-def test_good_rows_are_written_and_pass(agent_rl: Any, files: dict[str, Any]) -> None:
-    fixed = agent_rl("data", "check", "train.parquet", "test.parquet", "--fix", "good.parquet", "--json")
+def test_good_rows_are_written_and_pass(files: dict[str, Any]) -> None:
+    fixed = invoke("data", "check", "train.parquet", "test.parquet", "--fix", "good.parquet", "--json")
     report = json.loads(fixed.stdout)
     assert report["fixed"] == {"good": {"good.parquet": 22}, "rejected": {"good.rejected.jsonl": 2}}
     assert {finding["kind"]: finding["rows"] for finding in report["findings"]} == {"agent": 1, "in two splits": 1}
@@ -67,7 +53,7 @@ def test_good_rows_are_written_and_pass(agent_rl: Any, files: dict[str, Any]) ->
     assert good == [row for row in (*files["train"], *files["test"]) if row not in bad]
     rejected = [json.loads(line) for line in Path("good.rejected.jsonl").read_text().splitlines()]
     assert [(each["file"], each["row"]) for each in rejected] == [("train.parquet", 4), ("test.parquet", 2)]
-    assert agent_rl("data", "check", "good.parquet", "--all").exit_code == 0
+    assert invoke("data", "check", "good.parquet", "--all").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -79,16 +65,14 @@ def test_good_rows_are_written_and_pass(agent_rl: Any, files: dict[str, Any]) ->
         (["train.parquet", "--set", "agent_rl.rewrad.x=1"], "agent_rl.rewrad"),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_name(
-    agent_rl: Any, files: dict[str, Any], words: list[str], said: str
-) -> None:
+def test_what_cannot_be_done_is_refused_by_name(files: dict[str, Any], words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        agent_rl("data", "check", *words)
+        invoke("data", "check", *words)
 
 
-def test_a_row_is_shown_with_the_agents_instructions(agent_rl: Any, files: dict[str, Any]) -> None:
+def test_a_row_is_shown_with_the_agents_instructions(files: dict[str, Any]) -> None:
     model = str(ROOT / "recipes/quickstart/model")
-    found = agent_rl("data", "show", "train.parquet", "--row", "3", "-n", "2", "--model", model, "--tools", str(TOOLS))
+    found = invoke("data", "show", "train.parquet", "--row", "3", "-n", "2", "--model", model, "--tools", str(TOOLS))
     assert found.exit_code == 0
     for row in files["train"][3:5]:
         assert row["prompt"][0]["content"] in found.stdout
@@ -96,11 +80,11 @@ def test_a_row_is_shown_with_the_agents_instructions(agent_rl: Any, files: dict[
     assert "calculator: Evaluate an arithmetic expression" in found.stdout
     assert "<|im_start|>user" in found.stdout
     assert "tokens:" in found.stdout
-    without_model = agent_rl("data", "show", "train.parquet", "--tools", str(TOOLS)).stdout
+    without_model = invoke("data", "show", "train.parquet", "--tools", str(TOOLS)).stdout
     assert "[system]\nAnswer the question." in without_model
     assert "calculator: Evaluate an arithmetic expression" in without_model
     with pytest.raises(ConfigError, match=r"--row: train\.parquet has no row 12"):
-        agent_rl("data", "show", "train.parquet", "--row", "12")
+        invoke("data", "show", "train.parquet", "--row", "12")
 
 
 def test_the_script_does_the_same(files: dict[str, Any]) -> None:

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.main import app
 from agent_rl.data import gsm8k, write_parquet
 from agent_rl.errors import ConfigError
+from tests.support.cli import shown
 
 ROOT = Path(__file__).parents[2]
 RECIPE = "recipes/gsm8k_calculator"
@@ -113,4 +112,4 @@ def test_without_a_recipe() -> None:
 
 def test_an_override_without_a_recipe_is_one_line() -> None:
     with pytest.raises(ConfigError, match=r"^trainer\.nnodes=2: there is an override but no recipe"):
-        CliRunner().invoke(app, ["doctor", "trainer.nnodes=2"], catch_exceptions=False)
+        shown("doctor", "trainer.nnodes=2")

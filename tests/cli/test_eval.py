@@ -1,7 +1,5 @@
 """`agent-rl eval` as a user runs it: a process of its own, which is killed, against a server of its own."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

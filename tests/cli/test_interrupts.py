@@ -1,7 +1,5 @@
 """Ctrl-C: one line with what is kept and the command that resumes, which does nothing twice; exit code 130."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -10,9 +8,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from agent_rl.cli.main import app
-from agent_rl.data import make_row
 from agent_rl.trajectory import trace
 from tests.rewards.lab.episodes import problems, trajectories
+from tests.support.rows import sum_row
 
 pytestmark = pytest.mark.slow
 
@@ -30,14 +28,13 @@ def score(solution_str, ground_truth, extra_info):
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """Eight problems with four trajectories each, and a scorer that is interrupted at its tenth call."""
     for trajectory in trajectories(problems(8)):
-        trace.append(tmp_path / "trace.jsonl", trajectory)
-    (tmp_path / "scorers.py").write_text(SCORERS)
-    (tmp_path / "stop").touch()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        trace.append(here / "trace.jsonl", trajectory)
+    (here / "scorers.py").write_text(SCORERS)
+    (here / "stop").touch()
+    return here
 
 
 def run(*words: str) -> Result:
@@ -49,9 +46,8 @@ def run(*words: str) -> Result:
         sys.argv[1:] = before
 
 
-def test_a_command_that_keeps_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_agents.py").write_text("raise KeyboardInterrupt")
+def test_a_command_that_keeps_nothing_says_so(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "my_agents.py").write_text("raise KeyboardInterrupt")
     words = ["data", "check", "my rows.jsonl", "--script", "my_agents.py"]
     monkeypatch.setattr(sys, "argv", ["agent-rl", *words])
     done = CliRunner().invoke(app, words)
@@ -60,10 +56,7 @@ def test_a_command_that_keeps_nothing_says_so(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_check_of_data_goes_on_after_the_ground_truths_that_are_scored(folder: Path) -> None:
-    rows = [
-        make_row(question=f"{n}?", data_source="sums", ground_truth=str(n), split="train", index=n) for n in range(8)
-    ]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("rows.jsonl").write_text("".join(json.dumps(sum_row(n, data_source="sums")) + "\n" for n in range(8)))
     words = ["data", "check", "rows.jsonl", "--set", "agent_rl.reward.correctness.scorer=scorers.py:score", "--json"]
     stopped = CliRunner().invoke(app, words)
     (file,) = Path("outputs/unfinished").iterdir()

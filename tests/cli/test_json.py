@@ -1,7 +1,5 @@
 """`--json`: every command that prints a result has it, prints nothing else, and its help names the keys."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -11,12 +9,12 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from agent_rl.cli.main import app
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.trajectory import trace
 from tests.rewards.lab.episodes import problems, trajectories
+from tests.support.cli import invoke
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +99,7 @@ def test_every_command_that_prints_a_result_has_json() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_keys_are_those_that_the_help_names(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    done = CliRunner().invoke(app, [*name.split(), *COMMANDS[name], "--json"], catch_exceptions=False)
+    done = invoke(*name.split(), *COMMANDS[name], "--json")
     assert set(json.loads(done.stdout)) == documented(name) - (
         {"left_out"} if name == "trace export" else set()
     )  # of sft

@@ -1,7 +1,5 @@
 """`agent-rl judge try` asks the configured judges about one stored trajectory."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -10,13 +10,13 @@ import click
 import pytest
 import typer
 from omegaconf import OmegaConf
-from typer.testing import CliRunner, Result
 
 import agent_rl
 from agent_rl.cli import main
-from agent_rl.cli.main import GROUPS, app
+from agent_rl.cli.main import GROUPS
 from agent_rl.errors import ConfigError
 from tests.support import forks
+from tests.support.cli import invoke
 
 pytestmark = pytest.mark.slow
 
@@ -28,11 +28,6 @@ def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         [sys.executable, "-m", "agent_rl.cli.main", *arguments], capture_output=True, text=True, env=env
     )
-
-
-def inside(*arguments: str) -> Result:
-    """In this process, which is quicker."""
-    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
 
 
 def test_help_lists_the_commands() -> None:
@@ -48,16 +43,16 @@ def test_help_lists_the_commands() -> None:
     assert {name for _, name, _ in listed} == commands
     assert tuple(group for group, _, _ in listed if group) == GROUPS
     assert all(len(text) > 10 and not text.endswith("...") for _, _, text in listed)
-    assert "completion" not in inside("tools", "--help").stdout
-    assert "\b" not in inside("train", "--help").stdout.replace("\\b", "\b")  # the mark of lines that are kept
-    assert inside("--version").stdout.strip() == agent_rl.__version__
+    assert "completion" not in invoke("tools", "--help").stdout
+    assert "\b" not in invoke("train", "--help").stdout.replace("\\b", "\b")  # the mark of lines that are kept
+    assert invoke("--version").stdout.strip() == agent_rl.__version__
 
 
 def test_no_line_of_any_help_is_wider_than_a_terminal() -> None:
     """Examples can be copied, and options have one form."""
 
     def check(command: Any, words: list[str]) -> None:
-        text = inside(*words, "--help").stdout
+        text = invoke(*words, "--help").stdout
         assert not [line for line in text.splitlines() if len(line) > 80], words
         assert not re.findall(r"<bool>|\w range>|list\[|default: None|--\S+ [A-Z]+ ", text.replace("--set KEY=", "")), (
             words
@@ -145,15 +140,15 @@ CALCULATOR = str(ROOT / "tool_configs" / "calculator.yaml")
 
 
 def test_tools_call_answers_as_the_policy_would_see_it() -> None:
-    done = inside("tools", "call", CALCULATOR, "calculator", '{"expression": "6*7"}')
+    done = invoke("tools", "call", CALCULATOR, "calculator", '{"expression": "6*7"}')
     assert (done.exit_code, done.stdout) == (0, "42\n")
     assert done.stderr.startswith("[ok, ")
-    done = inside("tools", "call", CALCULATOR, "calculator", '{"expresion": "6*7"}')
+    done = invoke("tools", "call", CALCULATOR, "calculator", '{"expresion": "6*7"}')
     assert done.exit_code == 1
     assert "expression" in done.stdout
     assert done.stderr.startswith("[invalid_arguments, ")
     with pytest.raises(ConfigError, match="ARGUMENTS: this is not JSON"):
-        inside("tools", "call", CALCULATOR, "calculator", "6*7")
+        invoke("tools", "call", CALCULATOR, "calculator", "6*7")
 
 
 @pytest.mark.trainer
@@ -173,18 +168,17 @@ class Foreign(BaseTool):
     assert "reward 0.5" in done.stderr
 
 
-def test_an_expanded_tool_file_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_expanded_tool_file_can_be_read(here: Path) -> None:
     for words in ([], ["--json"]):
-        Path("tools.yaml").write_text(inside("tools", "expand", CALCULATOR, *words).stdout)
-        listed = inside("tools", "check", "tools.yaml").stdout
+        Path("tools.yaml").write_text(invoke("tools", "expand", CALCULATOR, *words).stdout)
+        listed = invoke("tools", "check", "tools.yaml").stdout
         assert listed == "tools.yaml: 1 tool\n  calculator(expression: string)\n"
 
 
 def test_a_recipe_that_is_no_yaml_is_named_and_its_traceback_is_shown_on_demand(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("defaults: [agent, _self_]\ndata:\n  train_files: [a\nb: 1\n")
     with pytest.raises(ConfigError, match=rf"^{tmp_path}/config\.yaml:4:2: invalid YAML: "):
-        inside("train", str(tmp_path))
+        invoke("train", str(tmp_path))
     debugged = cli("train", str(tmp_path), "--debug", VERL_PLATFORM="cpu")
     assert debugged.returncode == 1
     assert "Traceback (most recent call last)" in debugged.stderr
@@ -195,16 +189,15 @@ def test_a_recipe_that_is_no_yaml_is_named_and_its_traceback_is_shown_on_demand(
         "defaults: [agent, size: small, _self_]\n"
     )
     with pytest.raises(ConfigError, match=rf"^{tmp_path}/size/small\.yaml:3:1: invalid YAML: "):
-        inside("train", str(tmp_path))
+        invoke("train", str(tmp_path))
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"prompt": "1+1?", "ground_truth": "2", "data_source": "gsm8k"}')
     place = ["agent_rl.run.folder=/dev/null/run", "actor_rollout_ref.model.path=none"]
     place += [f"data.{kind}_files={tmp_path}/rows.jsonl" for kind in ("train", "val")]
     with pytest.raises(NotADirectoryError) as caught:
-        inside("train", GSM8K, *place)
+        invoke("train", GSM8K, *place)
     assert main._line(caught.value).startswith("/dev/null/run: Not a directory. Pass a")
 
 

@@ -3,8 +3,6 @@
 None of these commands reaches verl's trainer or Ray: each ends after an import and a composition, within 5 CPU seconds.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess
@@ -15,10 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_rl.cli.main import app
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.errors import AgentRLError
 from agent_rl.launch import training
 from agent_rl.trajectory import Message, StopReason, Trajectory, trace
+from tests.support.rows import sum_row
 
 pytestmark = pytest.mark.slow
 
@@ -87,13 +86,10 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files that mistakes are made with."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
     monkeypatch.setattr(training, "run_trainer", lambda *_, **__: pytest.fail("the trainer was started"))
-    row = make_row(question="1+1?", data_source="own/from_file", ground_truth=2, split="train", index=0)
-    write_parquet([row], "own.parquet")
+    write_parquet([sum_row(data_source="own/from_file")], "own.parquet")
     raw = json.dumps({"question": "1+1?", "answer": "2"})
     for name, text in (("raw.jsonl", raw), ("broken.jsonl", '{"prompt": '), ("raw.csv", "question,answer\n1+1?,2\n")):
         Path(name).write_text(f"{text}\n")
@@ -102,7 +98,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("run").mkdir()
     Path("run/run.json").write_text(json.dumps(about))
     trace.append(Path("run/trace.jsonl"), Trajectory([Message("user", "1+1?")], StopReason.ANSWERED))
-    return tmp_path
+    return here
 
 
 @pytest.mark.usefixtures("folder")

@@ -1,16 +1,13 @@
 """`agent-rl play`: a person with typed lines, or the expert, in an environment."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.main import app
 from agent_rl.errors import AgentRLError
 from tests.environments.sessions import LOCKERS
+from tests.support.cli import shown
 
 ROOM = '''\
 from agent_rl import Environment
@@ -40,11 +37,7 @@ class Room(Environment):
 
 
 def play(*words: str, typed: str = "") -> str:
-    done = CliRunner().invoke(app, ["play", *words], input=typed)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.stdout
+    return shown("play", *words, input=typed)
 
 
 @pytest.fixture
@@ -55,16 +48,16 @@ def room(tmp_path: Path) -> str:
 
 
 def test_the_expert_solves_the_example() -> None:
-    shown = play(str(LOCKERS), "--expert")
-    assert "Tools: look_up(number: integer), open(number: integer, code: integer)" in shown
-    assert "> look_up(number=182)\nIts code is 5515.\n> open(number=182, code=5515)\nIt is open.\n> done\n" in shown
-    assert shown.endswith("reward 1.0\n")
+    said = play(str(LOCKERS), "--expert")
+    assert "Tools: look_up(number: integer), open(number: integer, code: integer)" in said
+    assert "> look_up(number=182)\nIts code is 5515.\n> open(number=182, code=5515)\nIt is open.\n> done\n" in said
+    assert said.endswith("reward 1.0\n")
 
 
 def test_typed_lines_are_calls_or_messages(room: str) -> None:
     lines = ["hello", "unlock(8)", "", "unlock(wrong)", 'unlock(code="x")', "unlock(code=7, twice=True)", "never read"]
-    shown = play(room, typed="\n".join(lines) + "\n")
-    start, _, rest = shown.partition("\n\nTools: ")
+    said = play(room, typed="\n".join(lines) + "\n")
+    start, _, rest = said.partition("\n\nTools: ")
     assert start == "Leave the room.\n\nGo.\n\nYou wake up."
     assert rest.splitlines()[1:5] == ["> hello", "echo: hello", "> unlock(8)", "No."]
     assert "Error: the arguments must be literals" in rest
@@ -114,16 +107,17 @@ def looked(completions, environments, place, **kwargs):
 '''
 
 
+@pytest.mark.trainer
 def test_a_class_of_trl_with_its_reward_beside_it(tmp_path: Path) -> None:
     """As in the examples of TRL: no `get_reward`, and rows and reward are arguments of the trainer."""
     file, rows = tmp_path / "camera.py", tmp_path / "rows.jsonl"
     file.write_text(TRL)
     rows.write_text(json.dumps({"prompt": "Look.", "place": "a wall"}) + "\n")
     words, moves = (f"{file}:Camera", "--data", str(rows)), "look(direction='left')\na wall\n"
-    shown = play(*words, "--reward", f"{file}:looked", typed=moves)
-    assert shown.startswith("Look.\n\n<image> You see a wall.\n\nTools: look(direction: string)\n")
-    assert "\n> look(direction='left')\n<image>left\n" in shown
-    assert shown.endswith("reward {'looked': 111.0, 'reset_differs': 0.0}\n")
+    said = play(*words, "--reward", f"{file}:looked", typed=moves)
+    assert said.startswith("Look.\n\n<image> You see a wall.\n\nTools: look(direction: string)\n")
+    assert "\n> look(direction='left')\n<image>left\n" in said
+    assert said.endswith("reward {'looked': 111.0, 'reset_differs': 0.0}\n")
     assert play(*words, typed=moves).endswith("reward none\n")
     with pytest.raises(AgentRLError, match=r"Drop --data and --reward"):
         play(str(LOCKERS), "--reward", f"{file}:looked")

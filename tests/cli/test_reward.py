@@ -1,7 +1,5 @@
 """`agent-rl reward score` and `attack` as a user runs them, on trajectories of real episodes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -88,7 +86,6 @@ def test_what_cannot_be_scored_is_counted_and_kept(stored: Path) -> None:
 
 @pytest.mark.trainer
 def test_a_recipe_and_a_file_say_the_same(stored: Path) -> None:
-    pytest.importorskip("verl")
     file = stored.parent / "reward.yaml"
     own = "efficiency: {penalty: 0.3, gate: correctness >= 1}, format: {weight: 0.2}"  # those of the recipe
     reward = f"{{{own}, overlong: {{penalty: 1}}}}"

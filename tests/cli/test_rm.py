@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.main import app
 from agent_rl.data import write_parquet
 from agent_rl.errors import ConfigError
 from agent_rl.reasoning_rm import DataSample
 from tests.rewards.judge.server import judging
+from tests.support.cli import printed, shown
 from tests.support.http_faults import FaultyServer
 
 pytestmark = pytest.mark.slow
@@ -26,28 +25,25 @@ def test_a_judge_is_measured(tmp_path: Path) -> None:
 
     with FaultyServer(default=judging(said)) as server:
         words = ["rm", "eval", "m", str(tmp_path / "rows.parquet"), "--endpoint", server.url, "--out", str(tmp_path)]
-        done = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
-        shown = CliRunner().invoke(app, [*words, "--limit", "5"], catch_exceptions=False)
-    report = json.loads(done.stdout)
+        report = printed(*words)
+        table = shown(*words, "--limit", "5")
     assert (report["accuracy"]["mean"], report["mae"], report["unparsable"]) == (0.2, pytest.approx(0.8), 0)
-    assert "spearman" in shown.stdout
+    assert "spearman" in table
     assert len((tmp_path / "verdicts.jsonl").read_text().splitlines()) == 5
     for words, problem in (
         ("--discriminative", "a discriminative model needs a server"),
         ("--template=rubric", "--template: .* has only the fields think, scores. Add the field score or preference"),
     ):
         with pytest.raises(ConfigError, match=problem):
-            CliRunner().invoke(app, ["rm", "eval", "m", str(tmp_path / "rows.parquet"), words], catch_exceptions=False)
+            shown("rm", "eval", "m", tmp_path / "rows.parquet", words)
 
 
 def test_a_reward_component_is_measured_on_pairs(tmp_path: Path) -> None:
     pairs = [{"question": "q", "response_A": "a" * (n + 1), "response_B": "b" * 9, "label": "B>A"} for n in range(10)]
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps({"pair_id": str(n), **pair}) + "\n" for n, pair in enumerate(pairs)))
-    words = ["rm", "eval", "rules", str(file), "--component", '{"target_chars": 100}', "--json"]
-    report = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)
+    report = printed("rm", "eval", "rules", file, "--component", '{"target_chars": 100}')
     assert report["accuracy"]["mean"] == pytest.approx(0.85)  # a tie is half right
     assert report["both_orders"] == pytest.approx(0.8)  # a tie is no decision
-    words = ["rm", "eval", "pairwise_judge", str(file), "--component", '{"url": "http://127.0.0.1:1", "model": "m"}']
     with pytest.raises(ConfigError, match="compares the trajectories of a group"):
-        CliRunner().invoke(app, words, catch_exceptions=False)
+        shown("rm", "eval", "pairwise_judge", file, "--component", '{"url": "http://127.0.0.1:1", "model": "m"}')

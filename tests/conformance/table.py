@@ -5,8 +5,6 @@ names a folder with an environment for each other project: `rllm` with rllm-mode
 `verifiers` with theirs.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,14 +1,10 @@
 """Each fault of a gateway fails the check that is about it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-pytest.importorskip("verl")
 
 from agent_rl.agents.sessions.request import RequestError
 from agent_rl.agents.sessions.server import Gateway

@@ -1,15 +1,9 @@
 """Our gateway passes all checks over both of verl's clients; the command."""
 
-from __future__ import annotations
-
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("verl")
-
 from typer.testing import CliRunner
 
 from agent_rl.cli.main import app
@@ -17,6 +11,7 @@ from agent_rl.conformance import OpenSession
 from agent_rl.conformance.engine import Engine
 from agent_rl.conformance.run import CHECKS, run_checks
 from tests.conformance.drivers.ours import OurAsyncDriver, OurDriver
+from tests.support.cli import printed
 
 pytestmark = pytest.mark.trainer
 
@@ -35,32 +30,28 @@ def test_our_gateway_passes(driver: type[OurDriver]) -> None:
 
 def test_the_command_prints_a_line_per_check() -> None:
     chosen = [f"--only={name}" for name in ("wrong_keys_are_refused: none", "equal_bodies_are_two_samples")]
-    done = CliRunner().invoke(app, ["gateway", "check", "--driver", f"{OURS}:OurDriver", "--json", *chosen])
-    assert done.exit_code == 0
-    assert [(row["check"], row["status"]) for row in json.loads(done.output)] == [
+    rows = printed("gateway", "check", "--driver", f"{OURS}:OurDriver", *chosen)
+    assert [(row["check"], row["status"]) for row in rows] == [
         ("wrong_keys_are_refused: none", "passes"),
         ("equal_bodies_are_two_samples", "passes"),
     ]
 
 
-def test_an_address_gets_the_checks_of_the_protocol_only() -> None:
+async def test_an_address_gets_the_checks_of_the_protocol_only() -> None:
     """The engine's own server is a gateway without keys, and trains nothing."""
 
-    async def run() -> tuple[dict[str, str], str]:
-        engine = Engine()
-        await engine.start()
-        names = [
-            "streams_have_openais_form: requested",
-            "wrong_keys_are_refused: none",
-            "messages_have_anthropics_form",
-        ]
-        results = await run_checks(OpenSession(engine.url, "key"), names)
-        chosen = [f"--only={name}" for name in names[:1]]
-        done = await asyncio.to_thread(CliRunner().invoke, app, ["gateway", "check", f"{engine.url}/v1", *chosen])
-        await engine.stop()
-        return {each["check"]: each["status"] for each in results}, done.output
-
-    statuses, output = asyncio.run(run())
+    engine = Engine()
+    await engine.start()
+    names = [
+        "streams_have_openais_form: requested",
+        "wrong_keys_are_refused: none",
+        "messages_have_anthropics_form",
+    ]
+    results = await run_checks(OpenSession(engine.url, "key"), names)
+    chosen = [f"--only={name}" for name in names[:1]]
+    done = await asyncio.to_thread(CliRunner().invoke, app, ["gateway", "check", f"{engine.url}/v1", *chosen])
+    await engine.stop()
+    statuses, output = {each["check"]: each["status"] for each in results}, done.output
     assert list(statuses.values()) == ["passes", "fails", "missing"]
     assert f"{len(CHECKS) - len(PROTOCOL)} checks of the trained tokens did not run" in " ".join(output.split())
 

@@ -1,7 +1,5 @@
 """The server that starts Ray's workers, once for all tests of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

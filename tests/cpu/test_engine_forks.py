@@ -1,7 +1,5 @@
 """What SGLang's processes are forked from: `multiprocessing` starts them as before, with the libraries imported."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

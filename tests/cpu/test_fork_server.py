@@ -1,7 +1,5 @@
 """The server that starts Ray's workers: a fork is what a new interpreter would be, with the libraries imported."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -141,8 +139,7 @@ def test_neither_a_gpu_nor_a_ray_that_runs_already_gets_a_server(
         assert more == {}
 
 
-def test_what_a_killed_start_of_the_run_has_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+def test_what_a_killed_start_of_the_run_has_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "agent_rl_mine_a").mkdir()
     (tmp_path / "agent_rl_other_a").mkdir()
     with fork_server.fork_server({**os.environ, "RAY_TMPDIR": str(tmp_path), "AGENT_RL_RUN": "mine"}, sys.stderr):

@@ -1,7 +1,5 @@
 """The command line of a data set's script, run in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a right response to a row of a real data set looks like: its published solution, answer, query or calls."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter

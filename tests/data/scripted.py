@@ -1,7 +1,5 @@
 """A scripted training run over an order: rows are drawn ahead, as asynchronous trainers do, and rewarded by a hash."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -8,13 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.data.files import differences, read_rows
+from tests.support.rows import sum_row
 
-ROWS = [
-    make_row(question=f"{number}+1?", data_source="gsm8k", ground_truth=number + 1, split="train", index=number)
-    for number in range(12)
-]
+ROWS = [sum_row(number) for number in range(12)]
 
 
 def written(path: Path, text: str | None = None) -> str:

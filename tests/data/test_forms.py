@@ -1,7 +1,5 @@
 """The forms in which data sets are published become rows; all rows of the real sets are in test_real_sets."""
 
-from __future__ import annotations
-
 import io
 import json
 from functools import partial

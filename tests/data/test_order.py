@@ -1,7 +1,5 @@
 """The order of rows: shares, passes, curriculum, replay; the same after a kill at any point."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
 from typing import Any
@@ -187,10 +185,7 @@ def test_a_checkpoint_of_other_rows_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        (
-            {"weights": {"math/*": 1}},
-            r"agent_rl\.data\.weights: the data source 'tools' has no weight.*'tools': WEIGHT",
-        ),
+        ({"weights": {"math/*": 1}}, r"agent_rl\.data\.weights: the data source 'tools' has no weight.*: WEIGHT"),
         ({"weights": {"*": 1, "tool": 1}}, r"agent_rl\.data\.weights\.tool: no row.*Did you mean 'tools'"),
         ({"weights": {"*": 0}}, r"agent_rl\.data\.weights: no source has a weight above 0"),
         ({"weights": [1, 2, 3]}, r"3 weights for 2 data\.train_files"),

@@ -1,7 +1,5 @@
 """The pages of the documentation, and what stands in them."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

@@ -4,8 +4,6 @@
 needs a network, a GPU or another machine is listed in `ELSEWHERE` with its reason, or with the tests that run it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -24,6 +22,7 @@ from typer.testing import CliRunner
 from agent_rl.cli.main import app
 from agent_rl.data import arithmetic, write_parquet
 from tests.docs.pages import PAGES, ROOT, Command, block, commands
+from tests.support.cli import shown
 from tests.support.forks import EXTENDED, FORKS
 from tests.support.http_faults import FaultyServer, answer
 from tests.support.openai_server import completion
@@ -127,8 +126,7 @@ def trajectories(folder: Path) -> None:
         return
     words = "eval --data test.parquet --tools tool_configs/calculator.yaml --model recipes/quickstart/model"
     more = "policy=local -n 2 limit=2 agent_rl.trace.tokens=true sampling.max_response_tokens=64"
-    done = CliRunner().invoke(app, shlex.split(f"{words} {more} --out {run}"), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    shown(*shlex.split(f"{words} {more} --out {run}"))
     for path in run.glob("trajectories*.jsonl"):
         shutil.copy(path, run / path.name.replace("trajectories", "trace"))
     shutil.copy(run / "trace.jsonl", folder / "trajectories.jsonl")

@@ -1,7 +1,5 @@
 """The page of environments has the environments that the tests of the families play."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

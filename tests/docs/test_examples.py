@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from agent_rl.agents.registry import find_agent, load_script, registered
@@ -65,8 +64,7 @@ def test_a_prompt_template_of_your_own() -> None:
     assert (shown["verdict"].score, shown["verdict"].reason) == (0, "It refuses.")
 
 
-def test_reading_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_reading_a_trace(here: Path) -> None:
     path = Path("outputs/gsm8k_calculator/trace.jsonl")
     tokens = {"messages": [], "tools": [], "sequences": []}
     trace.append(path, Trajectory([], StopReason.ANSWERED, id="a_0", info={"tokens": tokens}))
@@ -184,9 +182,8 @@ def test_a_tool_as_in_verl_tool(tmp_path: Path) -> None:
     assert "from 0 to 100" in wrong.text
 
 
-def test_an_environment_as_in_verifiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    specs, settings = of_another_framework(tmp_path, "glossary_task", "glossary_tools")
+def test_an_environment_as_in_verifiers(here: Path) -> None:
+    specs, settings = of_another_framework(here, "glossary_task", "glossary_tools")
     result = "Kullback-Leibler divergence"
     assert call(specs, "lookup", {"term": "KL"}, {}).text == result
     right = Trajectory([], StopReason.ANSWERED, answer=f"It is {result}.", ground_truth=result, response_tokens=40)

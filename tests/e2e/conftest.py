@@ -1,8 +1,6 @@
 """What the end-to-end tests share: a tiny model, a way to find every process of a run, and what a run must leave
 alone."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile
@@ -54,17 +52,12 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The switch, for the trainer's process."""
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-
-
 @pytest.fixture
 def run_processes() -> Iterator[FindProcesses]:
-    """Finds the processes of this test's run."""
+    """Finds the processes of this test's run, none of which may be left."""
     with marked_run() as find:
         yield find
+        assert find() == []
 
 
 @contextmanager
@@ -85,9 +78,11 @@ def marked_run(**environment: str) -> Iterator[FindProcesses]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"VERL_PLATFORM": "cpu", MARK: mark, **environment}.items():
             patch.setenv(name, value)
-        yield find
-    for process in find():  # of a failed test
-        process.kill()
+        try:
+            yield find
+        finally:
+            for process in find():  # of a failed test
+                process.kill()
 
 
 def gone(find: Callable[[], list[psutil.Process]], within_s: float) -> list[str]:

@@ -1,7 +1,5 @@
 """A tiny model that was taught to play scripts: each of our loops needs turns that no untrained model would write."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

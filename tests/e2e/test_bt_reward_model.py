@@ -1,11 +1,7 @@
 """The recipe bt_reward_model: two classifiers that share the policy's place score after sampling."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
@@ -16,7 +12,8 @@ from tests.e2e.training import diffs, sums, train_recipe
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 
 
-def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]]) -> None:
+@pytest.mark.usefixtures("run_processes")
+def test_two_steps(tmp_path: Path, tiny_model: Path) -> None:
     import torch
 
     tokenizer = make_tokenizer(CORPUS, tmp_path / "preference", 512)
@@ -40,7 +37,6 @@ def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[],
     )
     assert list(logged) == [1, 2]
     assert max(diffs(logged)) < 1e-5
-    assert run_processes() == []
 
     def score(name: str, trajectory: Trajectory) -> float:
         prompt, response = messages(trajectory, "conversation")

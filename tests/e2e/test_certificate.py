@@ -4,8 +4,6 @@ The other runs cover GRPO: test_training.py a full fine-tuning in sync mode, tes
 failures.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

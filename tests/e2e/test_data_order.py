@@ -3,8 +3,6 @@
 No other run draws its rows by what was rewarded.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from pathlib import Path

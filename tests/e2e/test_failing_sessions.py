@@ -3,8 +3,6 @@
 tests/verl_adapter/test_trained_samples.py does the same with fewer sessions and without Ray, in `make test`.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Faults of every owner in one training step; a fatal one; and a driver that is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -20,13 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent_rl.cpu.fork_server import fork_server
-from agent_rl.data import make_row
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import TrainerError, remove_unused, shared_files
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory, trace
 from agent_rl.trajectory.run_files import read_metrics
 from tests.e2e.conftest import gone, marked_run
 from tests.e2e.training import run_alone
+from tests.support.rows import sum_row
 
 ROOT = Path(__file__).parents[2]
 FAULTS = ("tool_raises", "tool_hangs", "malformed_row", "engine_fails")
@@ -68,18 +66,12 @@ def write_rows(folder: Path, faults: Sequence[str] = FAULTS) -> None:
     """One row for each fault, written past our own checks: a row that is malformed must not get that far otherwise."""
     table = []
     for index, fault in enumerate(faults):
-        row = make_row(
-            question="What is 2+2?",
-            data_source="gsm8k_faults",
-            ground_truth="4",
-            split="train",
-            index=index,
-            agent_name="faulty",
-            extra_info={"fault": fault},
+        one = sum_row(
+            index, ground_truth=4, data_source="gsm8k_faults", agent_name="faulty", extra_info={"fault": fault}
         )
         if fault == "malformed_row":
-            row["reward_model"]["ground_truth"] = "not a number"
-        table.append(row)
+            one["reward_model"]["ground_truth"] = "not a number"
+        table.append(one)
     pq.write_table(pa.Table.from_pylist(table), folder / "rows.parquet")
 
 

@@ -1,7 +1,5 @@
 """Programs that talk to the policy over HTTP train two real steps; each row names its program."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,13 +1,9 @@
 """The recipes of verl's guides that no other test runs: PPO under a reward model, and programs on a remote sandbox."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
@@ -39,7 +35,8 @@ def trained_by_ppo(logged: dict[int, dict[str, Any]]) -> None:
         assert metrics["agent/unscored"] == 0
 
 
-def test_hh_rlhf(tmp_path: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]]) -> None:
+@pytest.mark.usefixtures("run_processes")
+def test_hh_rlhf(tmp_path: Path, tiny_model: Path) -> None:
     classifier = tmp_path / "classifier"
     make_classifier(classifier, make_tokenizer(CORPUS, classifier, 512), hidden=48, layers=2, max_positions=4096)
     rows = {
@@ -57,7 +54,6 @@ def test_hh_rlhf(tmp_path: Path, tiny_model: Path, run_processes: Callable[[], l
         f"agent_rl.reward.models.preference.path={classifier}",
     )
     trained_by_ppo(logged)
-    assert run_processes() == []
     assert logged[2]["actor/reward_kl_penalty"] != 0
     for metrics in logged.values():
         parts = {"efficiency": 1.0, "format": 0.2, "quality": 1.0}
@@ -68,7 +64,8 @@ def test_hh_rlhf(tmp_path: Path, tiny_model: Path, run_processes: Callable[[], l
     assert len({trajectory.score.components["quality"] for trajectory in seen if trajectory.score}) > 1
 
 
-def test_code_fusion(tmp_path: Path, run_processes: Callable[[], list[psutil.Process]]) -> None:
+@pytest.mark.usefixtures("run_processes")
+def test_code_fusion(tmp_path: Path) -> None:
     model = tmp_path / "model"
     rows = {
         split: [code.to_row(SUM, split, i, agent_name="single_turn_agent") for i in range(count)]
@@ -82,7 +79,6 @@ def test_code_fusion(tmp_path: Path, run_processes: Callable[[], list[psutil.Pro
         logged = train_recipe("code_fusion", tmp_path, rows, f"actor_rollout_ref.model.path={model}", address)
         assert len(server.requests) > 8
     trained_by_ppo(logged)
-    assert run_processes() == []
     seen = list(trace.read(tmp_path / "trace.jsonl"))
     assert len(seen) == 2 * 4 + 4
     right = [PROGRAMS[0] in trajectory.turns[0].text for trajectory in seen]

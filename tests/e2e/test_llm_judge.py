@@ -3,14 +3,10 @@
 A second component has it compare the two samples of each prompt.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from agent_rl.evaluation.sources import serve
@@ -24,13 +20,8 @@ CRITERIA = {"reasoning": 2, "tools": 1, "clarity": 1}
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 
 
-def test_a_judge_on_the_engine_scores_two_steps(
-    tmp_path: Path,
-    tiny_model: Path,
-    run_processes: Callable[[], list[psutil.Process]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(ROOT)
+@pytest.mark.usefixtures("run_processes")
+def test_a_judge_on_the_engine_scores_two_steps(tmp_path: Path, tiny_model: Path) -> None:
     logged = asyncio.run(run(tmp_path, tiny_model))
 
     assert sorted(logged) == [1, 2]
@@ -57,7 +48,6 @@ def test_a_judge_on_the_engine_scores_two_steps(
         verdicts = trajectory.info["reward"]["notes"]["judge"]["verdicts"]
         assert [sorted(verdict["scores"]) for verdict in verdicts] == [sorted(CRITERIA)] * 3
         assert len(trajectory.info["reward"]["notes"]["better"]["pairs"]) == 1
-    assert run_processes() == []
 
 
 async def run(folder: Path, model: Path) -> dict[int, dict[str, Any]]:

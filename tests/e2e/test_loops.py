@@ -4,17 +4,13 @@ The engine's log-probabilities are those of the conversation as it was sampled, 
 sequences: a token too many or too few, or one in the wrong place, and they differ.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from agent_rl.agents.code_act import CodeActFormat
@@ -37,7 +33,7 @@ from agent_rl.trajectory import Trajectory, trace
 from tests.e2e.taught import Recorder, teach
 from tests.e2e.training import diffs, train
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("run_processes")]
 
 ROOT = Path(__file__).parents[2]
 AGENTS = ("search_agent", "code_act_agent", "plan_act_agent", "tool_call_agent", "user_sim_agent", "folding_agent")
@@ -120,7 +116,7 @@ PARALLEL = "multi_turn.max_parallel_calls=2"
 
 
 @pytest.mark.recipes
-def test_loops_train(taught: Path, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]]) -> None:
+def test_loops_train(taught: Path, tmp_path: Path) -> None:
     for split in ("train", "test"):
         shutil.copy(taught / "rows.parquet", tmp_path / f"{split}.parquet")
     logged = train(
@@ -153,7 +149,6 @@ def test_loops_train(taught: Path, tmp_path: Path, run_processes: Callable[[], l
         assert metrics["agent/turns"] == pytest.approx(sum(turns) / len(turns))
     assert {each.agent for each in trajectories if said(each) == SCRIPTS[each.agent]} == set(AGENTS)  # as taught
     check_sequences(tmp_path, trajectories)
-    assert run_processes() == []
 
 
 def said(trajectory: Trajectory) -> tuple[str, ...]:
@@ -179,7 +174,7 @@ def check_sequences(folder: Path, trajectories: list[Trajectory]) -> None:
     assert sum(map(len, rows.values())) > len(trajectories)
 
 
-def test_one_transcript_everywhere(taught: Path, tmp_path: Path, run_processes: Any) -> None:
+def test_one_transcript_everywhere(taught: Path, tmp_path: Path) -> None:
     """The greedy model over a chat endpoint, over the token endpoint of the same server, and in this process."""
 
     async def over_http() -> dict[str, list[Any]]:
@@ -196,7 +191,6 @@ def test_one_transcript_everywhere(taught: Path, tmp_path: Path, run_processes: 
     for policy, transcripts in found.items():
         assert [each[0] for each in transcripts] == [SCRIPTS[row["agent_name"]] for row in rows()], policy
         assert transcripts == found["local"], policy
-    assert run_processes() == []
 
 
 async def check_prefixes(url: str) -> None:

@@ -3,8 +3,6 @@
 The reward is that of verl's reward model under our manager.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import pairwise

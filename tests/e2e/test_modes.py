@@ -3,31 +3,23 @@
 The run is asked to end early: what it then saves, and that it goes on, is tested in test_stops.py.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from agent_rl.trajectory import trace
 from tests.docs.pages import block
 from tests.e2e.training import KeptRequest, diffs, train
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("run_processes")]
 
 SPAN = "training/off_policy/trajectory_spans/max"
 
 
 @pytest.mark.parametrize("mode", [pytest.param("colocate_async", marks=pytest.mark.recipes), "separate_async"])
 def test_interrupted_generations_stay_exact(
-    mode: str,
-    tmp_path: Path,
-    tiny_llama: Path,
-    run_processes: Callable[[], list[psutil.Process]],
-    monkeypatch: pytest.MonkeyPatch,
+    mode: str, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROBE_DIR", str(tmp_path))
     request = KeptRequest()
@@ -65,7 +57,6 @@ def test_interrupted_generations_stay_exact(
     assert len(set(names)) == len(names)
     reader = trace.TokenReader(tmp_path / "trace.jsonl")
     assert all(reader.read(name.rpartition("_")[0]) for name in names)
-    assert run_processes() == []
 
 
 def check_weights(folder: Path) -> None:

@@ -1,11 +1,7 @@
 """The recipe multi_rm: two reward models that write, on servers of their own, and a customer's verdict."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from agent_rl.data import service_dialogues
@@ -15,7 +11,8 @@ from tests.e2e.training import diffs, train_recipe
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 
 
-def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]]) -> None:
+@pytest.mark.usefixtures("run_processes")
+def test_two_steps(tmp_path: Path, tiny_model: Path) -> None:
     rows = {split: service_dialogues.rows(0, split, count) for split, count in (("train", 8), ("test", 4))}
     logged = train_recipe(
         "multi_rm",
@@ -26,7 +23,6 @@ def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[],
     )
     assert list(logged) == [1, 2]
     assert max(diffs(logged)) < 1e-5
-    assert run_processes() == []
     for metrics in logged.values():
         assert metrics["agent/unscored"] == 0
         helpful, polite = (metrics[f"agent/quality_{name}"] for name in ("helpful", "polite"))

@@ -1,7 +1,5 @@
 """Two nodes on this machine: two launchers with a rank each, and two Ray nodes with their own ports and resources."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -15,12 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.environment import LONGEST
-from tests.e2e.conftest import gone
+from tests.e2e.conftest import FindProcesses, gone
 
 ROOT = Path(__file__).parents[2]
 PARTS = ROOT / "tests/e2e/nodes_parts.py"
@@ -48,9 +45,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
-def start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_processes: Callable[[], list[psutil.Process]]
-) -> Iterator[Start]:
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_processes: FindProcesses) -> Iterator[Start]:
     """Starts the launcher of a rank, its output in `rank<N>.log`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -69,18 +64,16 @@ def start(
             )
 
     yield launch
-    for process in run_processes():  # of a failed test
-        process.kill()
+    left = gone(run_processes, 60)  # Ray's agents notice late that their node is gone
     shutil.rmtree(temporary, ignore_errors=True)
+    assert left == []
 
 
 def logs(folder: Path) -> str:
     return "\n".join(f"{path.name}:\n{path.read_text(errors='replace')[-4000:]}" for path in folder.glob("rank*.log"))
 
 
-def test_the_trainer_sees_both_nodes_and_its_exit_status_is_passed_on(
-    start: Start, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]]
-) -> None:
+def test_the_trainer_sees_both_nodes_and_its_exit_status_is_passed_on(start: Start, tmp_path: Path) -> None:
     driver = (
         "import json, ray; ray.init(log_to_driver=False)\n"
         "print(json.dumps([node['Resources'].get('GPU') for node in ray.nodes() if node['Alive']]))\n"
@@ -91,13 +84,10 @@ def test_the_trainer_sees_both_nodes_and_its_exit_status_is_passed_on(
         assert worker.wait(30) == 0, logs(tmp_path)
     assert json.dumps([1.0, 1.0]) in (tmp_path / "rank0.log").read_text().splitlines()
     assert "the head is gone" in (tmp_path / "rank1.log").read_text()
-    assert gone(run_processes, 5) == []
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.recipes)])
-def test_a_head_that_is_killed_takes_everything_with_it(
-    how: signal.Signals, start: Start, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]]
-) -> None:
+def test_a_head_that_is_killed_takes_everything_with_it(how: signal.Signals, start: Start, tmp_path: Path) -> None:
     driver = f"open({str(tmp_path / 'running')!r}, 'w'); import time; time.sleep(600)"
     with start(1, "-c", LAUNCHER, "60") as worker, start(0, "-c", LAUNCHER, "60", driver, str(tmp_path)) as head:
         deadline = time.monotonic() + 60
@@ -112,28 +102,20 @@ def test_a_head_that_is_killed_takes_everything_with_it(
         assert worker.wait(60) == 0, logs(tmp_path)
         assert head.wait(30) == (-how if how is signal.SIGKILL else 128 + how)
     assert "rank 1: SIGTERM: waiting for rank 0" in (tmp_path / "rank1.log").read_text()
-    assert gone(run_processes, 60) == []  # Ray's agents notice late that their node is gone
 
 
-def test_a_node_that_does_not_come_is_missed(
-    start: Start, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]]
-) -> None:
+def test_a_node_that_does_not_come_is_missed(start: Start, tmp_path: Path) -> None:
     with start(0, "-c", LAUNCHER, "8", "", str(tmp_path)) as head:
         assert head.wait(60) == 1
     log = (tmp_path / "rank0.log").read_text()
     assert "1 of 2 nodes did not join 127.0.0.1:" in log
     assert "Run the same command on every node" in log
-    assert gone(run_processes, 5) == []
 
 
 @pytest.mark.engine
 @pytest.mark.recipes
 def test_two_steps_of_the_gsm8k_recipe_on_two_nodes(
-    start: Start,
-    tmp_path: Path,
-    tiny_model: Path,
-    run_processes: Callable[[], list[psutil.Process]],
-    monkeypatch: pytest.MonkeyPatch,
+    start: Start, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -180,4 +162,3 @@ def test_two_steps_of_the_gsm8k_recipe_on_two_nodes(
         where.setdefault(what, set()).add(node)
     assert len(where["loop"]) == 2
     assert where == dict.fromkeys(("loop", "tool", "reward"), where["loop"])
-    assert gone(run_processes, 5) == []

@@ -1,7 +1,5 @@
 """`policy=trace`: a real run, and the same run again from its trace, without an engine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The recipe reward_api: its service asks a judge on the real engine, and is killed and started again in each step."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 from omegaconf import OmegaConf
 
@@ -29,13 +26,8 @@ SHORT = {"response_format": None, "regex": r'\{"reason": "[a-z ]{1,40}", "score"
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 
 
-def test_a_run_survives_its_service(
-    tmp_path: Path,
-    tiny_model: Path,
-    run_processes: Callable[[], list[psutil.Process]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(ROOT)
+@pytest.mark.usefixtures("run_processes")
+def test_a_run_survives_its_service(tmp_path: Path, tiny_model: Path) -> None:
     logged, killed = asyncio.run(run(tmp_path, tiny_model))
 
     assert len(killed) == 2
@@ -57,7 +49,6 @@ def test_a_run_survives_its_service(
     assert len({trajectory.id for trajectory in trajectories}) == len(trajectories)
     assert all(trajectory.score and trajectory.error is None for trajectory in trajectories)
     assert all(trajectory.info["reward"]["notes"]["judged"]["explained"] for trajectory in trajectories)
-    assert run_processes() == []
 
 
 async def run(folder: Path, model: Path) -> tuple[dict[int, dict[str, Any]], list[float]]:

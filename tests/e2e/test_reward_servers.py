@@ -1,22 +1,18 @@
 """A reward model's own SGLang server beside the policy's: a judge that chats."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.e2e.judge import ANSWER_TOKENS
 from tests.e2e.training import PROMPTS, diffs, train
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("run_processes")]
 
 
 @pytest.mark.recipes
 def test_a_judge_on_a_server_of_its_own_and_a_policy_with_two_engines(
-    tmp_path: Path, tiny_model: Path, tiny_llama: Path, run_processes: Callable[[], list[psutil.Process]]
+    tmp_path: Path, tiny_model: Path, tiny_llama: Path
 ) -> None:
     logged = train(
         tmp_path,
@@ -36,4 +32,3 @@ def test_a_judge_on_a_server_of_its_own_and_a_policy_with_two_engines(
         assert metrics["agent/judged_tokens"] == ANSWER_TOKENS
         assert metrics["actor/grad_norm"] > 0
     assert max(diffs(logged)) < 1e-5
-    assert run_processes() == []

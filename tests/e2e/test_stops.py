@@ -3,8 +3,6 @@
 No other run stops by an error after a step, and goes on afterwards; the asynchronous modes also save what is in flight.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The task of README in one file: played, checked, trained and evaluated as the page says."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -10,33 +8,24 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.main import app
 from agent_rl.trajectory.run_files import read_metrics
 from tests.docs.pages import ROOT, block
+from tests.support.cli import shown
 
 pytestmark = [pytest.mark.engine]
 
 RECIPE = ROOT / "recipes/lockers"
 
 
-def test_a_task_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_in_one_file(here: Path) -> None:
     """The committed model is that of the cold start, which is kept until the file changes."""
-    (tmp_path / "lockers.py").write_text(block("README.md", "python", "lockers.py").removeprefix("# lockers.py\n"))
-    shutil.copytree(RECIPE / "model", tmp_path / "outputs/lockers/cold_start/model")
-    shutil.move(tmp_path / "outputs/lockers/cold_start/model/made.json", tmp_path / "outputs/lockers/cold_start")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    (here / "lockers.py").write_text(block("README.md", "python", "lockers.py").removeprefix("# lockers.py\n"))
+    shutil.copytree(RECIPE / "model", here / "outputs/lockers/cold_start/model")
+    shutil.move(here / "outputs/lockers/cold_start/model/made.json", here / "outputs/lockers/cold_start")
 
-    def run(*words: str) -> str:
-        """Run a command in this process, which has imported everything."""
-        done = CliRunner().invoke(app, words, catch_exceptions=False)
-        assert done.exit_code == 0, (words, done.output[-2000:])
-        return done.stdout
-
-    assert "reward 1.0" in run("play", "lockers.py", "--expert")
-    checks = " ".join(run("doctor", "lockers.py", "--all").split())
+    assert "reward 1.0" in shown("play", "lockers.py", "--expert")
+    checks = " ".join(shown("doctor", "lockers.py", "--all").split())
     assert "environments ok no problem found" in checks
     words = ["trainer.total_training_steps=1", "trainer.save_freq=1", "trainer.test_freq=-1"]
     words += ["actor_rollout_ref.rollout.n=4", "trainer.val_before_train=False"]  # `eval` plays the split test
@@ -45,8 +34,8 @@ def test_a_task_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
     assert "steps to model" not in done.stdout  # the cold start was not made again
-    (step,) = read_metrics(tmp_path / "outputs/lockers")
+    (step,) = read_metrics(here / "outputs/lockers")
     assert 0.2 <= step["agent/correctness"] <= 0.6
-    summary = json.loads(run("eval", "lockers.py", "policy=local", "limit=16", "--json"))
+    summary = json.loads(shown("eval", "lockers.py", "policy=local", "limit=16", "--json"))
     assert summary["all"]["scored"] == 16
     assert 0.2 < summary["all"]["reward"]["mean"] <= 1

@@ -1,7 +1,5 @@
 """Two steps of the GSM8K recipe with verl's real trainer and the real engine, started by a user's own script."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

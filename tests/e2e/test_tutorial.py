@@ -1,7 +1,5 @@
 """The tutorial, from its first command to the comparison, in a folder with the repository's recipes and tools."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,27 +4,25 @@ The same seven answers to one prompt, once beside an eighth that a judge is away
 verl's estimators make of the batch, and the weights after its real update.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.trajectory import trace
 from tests.e2e.estimators_probe import ESTIMATORS
 from tests.e2e.training import train
+from tests.support.rows import sum_row
 
 AWAY = 7
 EIGHT = (3, 0, 6, 1, AWAY, 2, 5, 4)
 SEVEN = tuple(answer for answer in EIGHT if answer != AWAY)
 
-pytestmark = [pytest.mark.engine, pytest.mark.recipes]
+pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.usefixtures("run_processes")]
 
 
 def run(
@@ -37,17 +35,9 @@ def run(
     monkeypatch.setenv(
         "PYTHONPATH", str(Path(__file__).parents[2])
     )  # other distributions have a package `tests` as well
-    row = make_row(
-        question="How many?",
-        data_source="judged",
-        ground_truth="0",
-        split="train",
-        index=0,
-        agent_name="told",
-        extra_info={"answers": list(answers)},
-    )
+    told = sum_row(data_source="judged", agent_name="told", extra_info={"answers": list(answers)})
     for split in ("train", "test"):
-        write_parquet([row], folder / f"{split}.parquet")
+        write_parquet([told], folder / f"{split}.parquet")
     return train(
         folder,
         model,
@@ -112,10 +102,7 @@ def weights(path: Path) -> dict[str, Any]:
 
 
 def test_an_unscored_sample_leaves_the_others_as_if_it_had_not_been(
-    tmp_path: Path,
-    tiny_llama: Path,
-    run_processes: Callable[[], list[psutil.Process]],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
     from safetensors.torch import load_file
@@ -160,4 +147,3 @@ def test_an_unscored_sample_leaves_the_others_as_if_it_had_not_been(
     print(f"the update differs from minus the gradient by {error:.3g} of its length")
     assert error < 1e-4  # the learning rate is 1
     assert apart.norm() < 1e-5 * moved.norm()
-    assert run_processes() == []

@@ -1,16 +1,12 @@
 """The recipe `verifiers` trains two steps: verifiers' own server plays the episodes, with a tool and its rewards."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -71,6 +67,7 @@ def of_verifiers(record: Path) -> tuple[int, list[int], float]:
     return played["task"]["data"]["idx"], [call["usage"]["completion_tokens"] for call in played["calls"]], reward
 
 
+@pytest.mark.usefixtures("run_processes")
 def test_only_one_seat_may_be_the_policy(tmp_path: Path) -> None:
     shutil.copytree(RECIPE, tmp_path / "mine")
     seat = 'harness.id = "null"\nruntime.type = "subprocess"\n'
@@ -84,9 +81,8 @@ def test_only_one_seat_may_be_the_policy(tmp_path: Path) -> None:
     FunctionWorker(str(python_of("verifiers")), function, os.environ, 60).close()
 
 
-def test_two_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_processes: Callable[[], list[psutil.Process]]
-) -> None:
+@pytest.mark.usefixtures("run_processes")
+def test_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = python_of("verifiers")
     tasks = subprocess.run([str(python), str(RECIPE / "episodes.py"), "12"], capture_output=True, check=True)
     (tmp_path / "tasks.jsonl").write_bytes(tasks.stdout)
@@ -106,7 +102,6 @@ def test_two_steps(
         f"agent_rl.gateway.function={tmp_path}/recorder.py:run",
         "actor_rollout_ref.rollout.agent.num_workers=1",
     )
-    assert run_processes() == []
     assert [logged[step]["agent/unscored"] for step in (1, 2)] == [0, 0]
     assert all(logged[step]["training/rollout_probs_diff_mean"] < 1e-5 for step in (1, 2))
 

@@ -1,7 +1,5 @@
 """A short run on a CPU: generated problems, a model that was never taught, everything below one folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Environments of the tests as a run uses them: sessions of a class, and whole episodes of a row."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,7 +1,5 @@
 """Methods of an environment as the tools of a trajectory."""
 
-from __future__ import annotations
-
 import asyncio
 
 from agent_rl.environments.kind import SESSION, MethodTool

@@ -4,8 +4,6 @@ The policy is a transformers model in this process, with its log-probs; the trac
 written by the functions that training uses. The advantages are GRPO's, from its formula.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import statistics

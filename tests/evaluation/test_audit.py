@@ -94,14 +94,8 @@ def shift_mask(by):
     [
         (shift_mask(-1), "mask 1"),
         (shift_mask(1), "mask 1"),
-        (
-            lambda sequence: sequence.update(mask=[1] * len(sequence["mask"])),
-            "1 stretches of sampled tokens for 3 turns",
-        ),
-        (
-            lambda sequence: sequence.update(mask=[0] * len(sequence["mask"])),
-            "0 stretches of sampled tokens for 3 turns",
-        ),
+        (lambda sequence: sequence.update(mask=[1] * len(sequence["mask"])), "1 stretches of sampled tokens"),
+        (lambda sequence: sequence.update(mask=[0] * len(sequence["mask"])), "0 stretches of sampled tokens"),
         (lambda sequence: sequence["mask"].append(1), "entries for"),
     ],
     ids=["late", "early", "on an observation", "nowhere", "too long"],

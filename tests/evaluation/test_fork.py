@@ -1,7 +1,5 @@
 """Forks of real token conversations: what ran before a turn runs again, and each way to lose its state is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -11,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_rl.agents import registry
 from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.react import ReactFormat
-from agent_rl.cli.main import app
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.environments.kind import environment_rows
 from agent_rl.environments.loading import load_environment
 from agent_rl.errors import ConfigError, FatalError
@@ -28,6 +24,8 @@ from agent_rl.evaluation.settings import read_settings
 from agent_rl.trajectory import StopReason, Trajectory, trace
 from tests.agents.policies.test_tokens import Scripted
 from tests.environments.sessions import act, say
+from tests.support.cli import invoke
+from tests.support.rows import sum_row
 
 pytestmark = pytest.mark.trainer
 
@@ -119,8 +117,7 @@ def counter(tmp_path: Path, model_dir: str) -> Case:
 def adder(tmp_path: Path, model_dir: str) -> Case:
     (tmp_path / "adder.py").write_text(ADDER.format(extra=""))
     (tmp_path / "tools.yaml").write_text(TOOLS)
-    row = make_row(question="What is 1+2?", data_source="gsm8k", ground_truth="3", split="test", index=0)
-    return Case(tmp_path, model_dir, row, f"tools={tmp_path}/tools.yaml")
+    return Case(tmp_path, model_dir, sum_row(2, index=0, split="test"), f"tools={tmp_path}/tools.yaml")
 
 
 def test_each_turn_is_restored_with_its_tokens_and_its_state(counter: Case) -> None:
@@ -251,11 +248,8 @@ class Asker(User):
 
 def test_a_users_recorded_replies_are_given_and_not_asked_for(tmp_path: Path, model_dir: str) -> None:
     (tmp_path / "asker.py").write_text(USER)
-    row = make_row(
-        question="Hello.", data_source="gsm8k", ground_truth="3", split="test", index=0, agent_name="user_sim_agent",
-        extra_info={"user": {"goal": "x"}},
-    )  # fmt: skip
-    case = Case(tmp_path, model_dir, row, f"agent_rl.user_sim.user={tmp_path}/asker.py:Asker")
+    asked = sum_row(question="Hello.", split="test", agent_name="user_sim_agent", extra_info={"user": {"goal": "x"}})
+    case = Case(tmp_path, model_dir, asked, f"agent_rl.user_sim.user={tmp_path}/asker.py:Asker")
     case.record("Message: one", "Message: two", "Message: bye")
     from agent_rl.agents.users.user import load_user
 
@@ -284,8 +278,8 @@ def test_notes_of_a_fold_are_restored(counter: Case) -> None:
 
 def command(case: Case, *words: str, out: str = "out", trace: str = "recorded") -> Any:
     limits = ["sampling.max_response_tokens=150", "multi_turn.max_assistant_turns=3"]
-    given = [str(case.folder / trace), "--model", case.model, *case.words, *limits, "--out", str(case.folder / out)]
-    return CliRunner().invoke(app, ["fork", *given, *words], catch_exceptions=False)
+    given = [case.folder / trace, "--model", case.model, *case.words, *limits, "--out", case.folder / out]
+    return invoke("fork", *given, *words)
 
 
 def test_the_command_with_a_local_model(counter: Case) -> None:
@@ -332,7 +326,7 @@ def test_the_default_folder_is_named_after_the_trace(counter: Case, monkeypatch:
     counter.record(say("done"))
     monkeypatch.chdir(counter.folder / "recorded")
     words = ("--turn", "1", "-n", "1", "--json", "sampling.max_response_tokens=50", "--model", counter.model)
-    result = CliRunner().invoke(app, ["fork", "trajectories.jsonl", *words, *counter.words], catch_exceptions=False)
+    result = invoke("fork", "trajectories.jsonl", *words, *counter.words)
     assert json.loads(result.stdout)["folder"] == "outputs/fork/recorded_first_1_turn_1"
 
 

@@ -10,8 +10,6 @@ from agent_rl.trajectory import trace
 from tests.support.forks import agent_rl
 
 pytestmark = [pytest.mark.trainer]
-pytest.importorskip("verl")
-
 SCRIPT = '''
 """A training script: a record, a class of its own, and one that only verl can run."""
 

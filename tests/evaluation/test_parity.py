@@ -6,13 +6,12 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation import parity
 from agent_rl.evaluation.parity import SETTINGS, STATED, UNKNOWN, Card, Comparison, Difference, cards, compare
 from agent_rl.launch.recipes import share_folder
+from tests.support.cli import invoke
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 RUN = "search_skyrl_3_turns"
@@ -169,16 +168,15 @@ def test_a_card_that_gives_nothing_differs_in_every_setting(monkeypatch: pytest.
 
 
 def test_the_command_prints_differences_sources_and_a_verdict() -> None:
-    result = CliRunner().invoke(app, ["parity", "math_python", "size=7b", "trainer.total_training_steps=320"])
-    assert "  steps 310 (here 320)\n" in result.output
-    assert "math_verl_tool_7b: verl-tool, Qwen2.5-Math-7B. GSM8K: 91.4" in result.output
-    assert "examples/train/math_tir/train_7b_grpo.sh" in result.output
-    assert "simpletir" not in result.output
-    runs = json.loads(CliRunner().invoke(app, ["parity", "geo3k", "--json"]).stdout)["runs"]
+    text = invoke("parity", "math_python", "size=7b", "trainer.total_training_steps=320").output
+    assert "  steps 310 (here 320)\n" in text
+    assert "math_verl_tool_7b: verl-tool, Qwen2.5-Math-7B. GSM8K: 91.4" in text
+    assert "examples/train/math_tir/train_7b_grpo.sh" in text
+    assert "simpletir" not in text
+    runs = json.loads(invoke("parity", "geo3k", "--json").stdout)["runs"]
     assert runs["geo3k_verl_7b"]["numbers"] == {"Geometry3K": 65.4}
     assert {"setting": "prompt_tokens", "published": 1024, "here": 2048} in runs["geo3k_verl_7b"]["differences"]
-    nothing = CliRunner().invoke(app, ["parity", "quickstart"])
-    assert nothing.output == "no card in recipes/published names quickstart in this size\n"
+    assert invoke("parity", "quickstart").output == "no card in recipes/published names quickstart in this size\n"
 
 
 KNOWN_MISTAKES = {

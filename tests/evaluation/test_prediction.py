@@ -1,15 +1,13 @@
 """What a run of the CPU version predicts about a run on GPUs."""
 
-import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.prediction import predict
 from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn, trace
+from tests.support.cli import printed
 
 
 def write(file: Path, step: int, rewards: list[list[float]], split: str = "train") -> None:
@@ -50,8 +48,8 @@ def test_a_prediction_comes_from_the_training_episodes_the_configuration_and_a_p
 
 def test_what_cannot_be_known_is_unknown(run: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # without rows
-    words = ["train", "quickstart", "--predict", run, "--json", "actor_rollout_ref.model.path=a_model"]
-    predictions = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)["predictions"]
+    words = ["quickstart", "--predict", run, "actor_rollout_ref.model.path=a_model"]
+    predictions = printed("train", *words)["predictions"]
     values = {each["quantity"]: each["value"] for each in predictions}
     assert values["memory of a GPU"] == values["steps"] == values["hours"] == "unknown"
 

@@ -3,12 +3,9 @@
 import asyncio
 import json
 
-import pytest
-
-pytest.importorskip("verl")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.agents.policies.source import PolicyUsage

@@ -17,11 +17,10 @@ from agent_rl.trajectory import StopReason, Trajectory, Turn
 
 
 @pytest.fixture
-def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def recipe(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of a recipe with its own data, whose rows name no agent."""
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
-    monkeypatch.chdir(tmp_path)
-    copy_recipe("gsm8k_calculator", folder := tmp_path / "mine")
+    copy_recipe("gsm8k_calculator", folder := here / "mine")
     rows = [arithmetic.to_row(problem, "test", i) for i, problem in enumerate(arithmetic.generate(0, 3))]
     pq.write_table(pa.Table.from_pylist(rows).drop_columns(["agent_name"]), folder / "test.parquet")
     (folder / "train.parquet").touch()

@@ -41,7 +41,6 @@ def test_a_server_needs_a_device_or_the_switch(tmp_path, model_dir, monkeypatch)
 
 
 def test_a_server_on_a_cpu_computes_as_training_does(tmp_path, monkeypatch):
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
     monkeypatch.setattr(switch, "_set_here", {"OMP_NUM_THREADS"})
     with open(tmp_path / "model.safetensors", "wb") as file:
         file.truncate(LARGE)

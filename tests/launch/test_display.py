@@ -1,7 +1,5 @@
 """What a run shows as a panel, as lines and as JSON, and that it outlives its display."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

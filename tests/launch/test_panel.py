@@ -1,7 +1,5 @@
 """The panel, drawn into a terminal of a given size."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -21,10 +21,7 @@ def test_a_recipe_resolves() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        (
-            "data.train_files=${oc.env:AGENT_RL_UNSET}",
-            "data.train_files: Environment variable 'AGENT_RL_UNSET' not found. Set data.train_files=...",
-        ),
+        ("data.train_files=${oc.env:AGENT_RL_UNSET}", "data.train_files: Environment variable 'AGENT_RL_UNSET'"),
         ("data.train_files=[a,'${oc.env:AGENT_RL_UNSET}']", "data.train_files.1: Environment variable"),
         ("trainer.project_name=${nothing.here}", "trainer.project_name: Interpolation key 'nothing.here' not found"),
         ("trainer.project_name=${oc.foo:a}", "trainer.project_name: Unsupported interpolation type oc.foo"),

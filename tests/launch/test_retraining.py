@@ -1,7 +1,5 @@
 """Which runs may train on which recorded runs, before anything is started."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -74,8 +72,7 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 

@@ -44,10 +44,9 @@ def begin(folder: Path, *, steps: bool = True, checkpoint: int | None = None, **
     return run
 
 
-def test_the_folder_is_named_after_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert folder_of(config(None)) == tmp_path / "outputs/mine"
-    assert folder_of(config(tmp_path / "other")) == tmp_path / "other"
+def test_the_folder_is_named_after_the_experiment(here: Path) -> None:
+    assert folder_of(config(None)) == here / "outputs/mine"
+    assert folder_of(config(here / "other")) == here / "other"
 
 
 def test_run_json_says_what_was_started_and_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

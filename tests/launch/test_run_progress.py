@@ -1,7 +1,5 @@
 """What is known of a run, from the lines that a trainer writes."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests by signals in this process; what the trainer does with them is tested in tests/e2e/test_stops.py."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

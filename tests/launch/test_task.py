@@ -1,7 +1,5 @@
 """A file becomes a recipe: its files, its reward, and the sizes for a CPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,8 @@ from agent_rl.launch import recipes, task
 from agent_rl.launch.composition import compose
 from agent_rl.settings import AgentRLSettings
 from tests.environments.sessions import LOCKERS
+
+pytestmark = pytest.mark.usefixtures("here")
 
 WALK = '''\
 from agent_rl import Environment
@@ -42,11 +42,6 @@ class Walk(Environment):
 class Run(Walk):
     """Run."""
 '''
-
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -182,8 +177,7 @@ def test_the_recipe_composes(lockers: str, walk: str, platform: str, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_model_of_the_user_needs_no_cold_start(lockers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+def test_a_model_of_the_user_needs_no_cold_start(lockers: str) -> None:
     config = compose(lockers, ["size=own_model", "actor_rollout_ref.model.path=mine"])
     assert AgentRLSettings.from_config(config).cold_start is None
     assert (config.actor_rollout_ref.model.path, config.trainer.total_training_steps) == ("mine", 20)

@@ -12,10 +12,11 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.cpu import profile
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.errors import ConfigError
 from agent_rl.launch import training
 from agent_rl.launch.composition import compose
+from tests.support.rows import sum_row
 
 pytestmark = pytest.mark.slow
 
@@ -30,18 +31,16 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+def started(monkeypatch: pytest.MonkeyPatch, here: Path) -> list[list[str]]:
     """Command lines of trainers that would have been started."""
     seen: list[list[str]] = []
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(training, "run_trainer", lambda command, folder, **_: seen.append([str(folder), *command]))
     monkeypatch.setattr(training, "_make_tiny_models", lambda config: None)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (data := tmp_path / "data/gsm8k_multiturn_w_tool").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(here))
+    (data := here / "data/gsm8k_multiturn_w_tool").mkdir(parents=True)
     for split in ("train", "test"):
-        row = make_row(question="1+1?", data_source="openai/gsm8k", ground_truth=2, split=split, index=0)
-        write_parquet([row], data / f"{split}.parquet")
-    (tmp_path / "outputs/tiny_model").mkdir(parents=True)
+        write_parquet([sum_row(split=split)], data / f"{split}.parquet")
+    (here / "outputs/tiny_model").mkdir(parents=True)
     return seen
 
 
@@ -197,14 +196,13 @@ def test_settings_of_a_ray_job_are_not_passed_twice(monkeypatch: pytest.MonkeyPa
     assert told.OMP_NUM_THREADS == "1"
 
 
-def test_the_tiny_models_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_tiny_models_are_made_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
     monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
     config = OmegaConf.create({"actor_rollout_ref": {"model": {"path": training.TINY_MODEL}}})
     training._make_tiny_models(config)
-    (tmp_path / training.TINY_MODEL).mkdir(parents=True)
-    (tmp_path / training.TINY_MODEL / "config.json").touch()
+    (here / training.TINY_MODEL).mkdir(parents=True)
+    (here / training.TINY_MODEL / "config.json").touch()
     training._make_tiny_models(config)
     config.actor_rollout_ref.model.path = "Qwen/Qwen2.5-3B-Instruct"
     training._make_tiny_models(config)

@@ -1,7 +1,5 @@
 """What `run.py` trains: each case is the quickstart with a few overrides."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

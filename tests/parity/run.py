@@ -10,8 +10,6 @@ with this one), or an environment that `make test VERL=` has made, which runs th
 compared with itself.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

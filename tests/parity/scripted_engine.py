@@ -8,8 +8,6 @@ the engine answers for the prompts of a step when it has the weights of the step
 the next step have arrived; every second session of those is interrupted in the middle of its first turn.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import functools

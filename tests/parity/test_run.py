@@ -1,7 +1,5 @@
 """What counts as a difference between two runs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A user's own code is tried once on a real row; what raises there is named by file and line."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 
 from agent_rl.agents import registry
 from agent_rl.agents.episode.loop import EpisodeSetup
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.errors import ConfigError
 from agent_rl.preflight import own_code
 from agent_rl.preflight.check import Status
@@ -22,6 +20,7 @@ from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.errors import Place
 from agent_rl.tools import load_tools
 from tests.launch.doctor.conftest import MakeCase
+from tests.support.rows import sum_row
 
 MINE = """\
 from agent_rl import Component, Hooks, Reply, Tool, User
@@ -88,15 +87,9 @@ def measure(trajectory):
     return Value(1.0)
 """
 
-ROW = make_row(
-    question="2+2?",
-    data_source="mine",
-    ground_truth="4",
-    split="train",
-    index=0,
-    agent_name="user_sim_agent",
-    extra_info={"user": {"goal": "buy"}},
-    tools_kwargs={"mine": {"create_kwargs": {"size": 2}}},
+ARGUMENTS = {"mine": {"create_kwargs": {"size": 2}}}
+ROW = sum_row(
+    data_source="mine", agent_name="user_sim_agent", extra_info={"user": {"goal": "buy"}}, tools_kwargs=ARGUMENTS
 )
 
 

@@ -1,18 +1,17 @@
 """Rows and scorers that no run can use are refused before anything is started."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.errors import FatalError
 from agent_rl.preflight import rows
 from agent_rl.preflight.check import checks_at
 from tests.launch.doctor.conftest import MakeCase
+from tests.support.rows import sum_row
 
 SCORER = "agent_rl.reward.correctness.scorer"
 
@@ -26,8 +25,7 @@ def refusals(case: Any, at: str = "launch") -> list[str]:
 @pytest.fixture
 def own(tmp_path: Path) -> str:
     """Rows of a data source that has no scorer."""
-    row = make_row(question="1+1?", data_source="own/from_file", ground_truth=2, split="train", index=0)
-    write_parquet([row], tmp_path / "own.parquet")
+    write_parquet([sum_row(data_source="own/from_file")], tmp_path / "own.parquet")
     return str(tmp_path / "own.parquet")
 
 
@@ -55,10 +53,8 @@ def test_a_data_source_without_a_scorer_is_refused_in_one_line(at: str, make_cas
 
 @pytest.mark.parametrize("at", rows.AT)
 def test_rows_that_their_program_judges_need_no_scorer(at: str, make_case: MakeCase, tmp_path: Path) -> None:
-    row = make_row(
-        question="1+1?", data_source="own/task", ground_truth=None, style="environment", split="train", index=0
-    )
-    write_parquet([row], tmp_path / "own.parquet")
+    judged = sum_row(data_source="own/task", ground_truth=None, style="environment")
+    write_parquet([judged], tmp_path / "own.parquet")
     assert refusals(make_case({"data.train_files": str(tmp_path / "own.parquet"), SCORER: "auto"}), at) == []
 
 
@@ -80,11 +76,8 @@ def test_code_of_the_user_may_register_a_scorer_until_the_trainer_has_imported_i
 
 @pytest.mark.parametrize("at", rows.AT)
 def test_a_row_of_the_gateway_needs_a_program(at: str, make_case: MakeCase, tmp_path: Path) -> None:
-    row = make_row(
-        question="1+1?", data_source="gsm8k", ground_truth=2, split="train", index=0, agent_name="gateway_agent"
-    )
-    write_parquet([row], tmp_path / "without.parquet")
-    write_parquet([{**row, "extra_info": {**row["extra_info"], "program": "true"}}], tmp_path / "with.parquet")
+    write_parquet([sum_row(agent_name="gateway_agent")], tmp_path / "without.parquet")
+    write_parquet([sum_row(agent_name="gateway_agent", extra_info={"program": "true"})], tmp_path / "with.parquet")
     keys = {"data.train_files": str(tmp_path / "without.parquet")}
     (error,) = refusals(make_case(keys), at)
     assert error.startswith(

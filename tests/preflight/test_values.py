@@ -59,10 +59,7 @@ VERLS = {"critic__model__path": values.VERLS_CRITIC}
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (
-            {STORED: 99, "data__train_batch_size": 10, "actor_rollout_ref__rollout__n": 10},
-            "a step has 100 trajectories, but TransferQueue stores at most 99",
-        ),
+        ({STORED: 99, "data__train_batch_size": 10, "actor_rollout_ref__rollout__n": 10}, "at most 99"),
         ({"trainer__nnodes": "two"}, "expected a number, got 'two'. Write for example trainer.nnodes=1"),
         ({"trainer__nnodes": True}, "expected a whole number of 1 or more, got True"),
         ({"actor_rollout_ref__rollout__n": 2.5}, "expected a whole number of 1 or more, got 2.5"),
@@ -88,14 +85,8 @@ VERLS = {"critic__model__path": values.VERLS_CRITIC}
             {f"{ACTOR}__loss_agg_mode": "token-mean", f"{ACTOR}__policy_loss__loss_mode": "sapo"},
             "'sapo' averages the tokens of a sequence and then the sequences, so 'token-mean' has no effect",
         ),
-        (
-            {f"{CORRECTION}__bypass_mode": True, f"{CORRECTION}__rollout_is": "token"},
-            "which algorithm.rollout_correction.rollout_is=token compares",
-        ),
-        (
-            {f"{ROLLOUT}.calculate_log_probs": False, f"{CORRECTION}__rollout_rs": "seq_mean_k1"},
-            "rollout_rs=seq_mean_k1 needs the engine's log-probs",
-        ),
+        ({f"{CORRECTION}__bypass_mode": True, f"{CORRECTION}__rollout_is": "token"}, "rollout_is=token compares"),
+        ({f"{ROLLOUT}.calculate_log_probs": False, f"{CORRECTION}__rollout_rs": "seq_mean_k1"}, "seq_mean_k1 needs"),
         # without them verl's Megatron engine raises in the first update
         ({"actor_rollout_ref__rollout__enable_rollout_routing_replay": True}, "engine's choice of experts"),
     ],

@@ -3,8 +3,6 @@
 An entry is one run of two steps in `make test-recipes`; a new group of the package gets its entries here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -1,14 +1,10 @@
 """Every entry of the matrix trains for two real steps on a CPU: `make test-recipes`."""
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from agent_rl.data import arithmetic, write_parquet
@@ -24,18 +20,12 @@ VARIED = [
 ]
 """Without it, all samples of a step get the same reward when each of them reaches the limit of tokens."""
 
-Find = Callable[[], list[psutil.Process]]
-
-pytestmark = [pytest.mark.engine, pytest.mark.recipes]
+pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.usefixtures("run_processes")]
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_every_combination_trains_two_steps(
-    name: str, tmp_path: Path, tiny_model: Path, run_processes: Find, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
+def test_every_combination_trains_two_steps(name: str, tmp_path: Path, tiny_model: Path) -> None:
     train(ENTRIES[name], tmp_path, tiny_model)
-    assert run_processes() == []
 
 
 def train(entry: Entry, folder: Path, model: Path) -> None:

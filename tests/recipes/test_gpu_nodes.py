@@ -1,7 +1,5 @@
 """Every recipe composes for 1, 4 and 8 GPUs and two nodes, and the doctor finds no problem on such simulated nodes."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy
@@ -11,13 +9,14 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.launch.composition import compose
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.diagnosis import all_checks, diagnose, run_check
 from agent_rl.launch.doctor.machine import Machine
 from agent_rl.preflight.check import Needs, Status
 from tests.launch.doctor.conftest import node_facts
+from tests.support.rows import sum_row
 
 ROOT = Path(__file__).parents[2]
 PAGE = runpy.run_path(str(ROOT / "docs/gpu_pages.py"))
@@ -42,15 +41,13 @@ pytestmark = pytest.mark.recipes
 @pytest.fixture(autouse=True)
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
-    monkeypatch.chdir(ROOT)
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Overrides for rows that fill a batch of every recipe."""
     path = tmp_path_factory.mktemp("data") / "rows.parquet"
-    rows = [make_row(question="1+1?", data_source="gsm8k", ground_truth=2, split="train", index=i) for i in range(1100)]
-    write_parquet(rows, path)
+    write_parquet([sum_row(number) for number in range(1100)], path)
     return [f"data.{kind}_files={path}" for kind in ("train", "val")]
 
 

@@ -1,7 +1,5 @@
 """The recipe llm_judge: its files load, a wrong answer costs no call, and its README names keys that exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -21,8 +19,7 @@ README = (RECIPE / "README.md").read_text()
 REPLY = '{"reason": "r", "scores": {"reasoning": 10, "tools": 4, "clarity": 0}}'
 
 
-async def test_the_judge_counts_when_the_answer_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+async def test_the_judge_counts_when_the_answer_is_right() -> None:
     with FaultyServer(default=says(REPLY)[0]) as server:
         url = f"agent_rl.reward.components.judge.config.url={server.url}"
         settings = AgentRLSettings.from_config(compose(RECIPE, [url])).reward

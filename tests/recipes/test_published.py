@@ -5,8 +5,6 @@ SimpleTIR e7b5b44 (README, train.sh), SkyRL a956457 (run_search.sh with 3 turns,
 8cee13e (run_grpo.sh), verl 1dda039 (run_qwen2_5_vl_7b_megatron.sh), GiGPO's and Qwen3-4B-tau2-grpo-v1's publications.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

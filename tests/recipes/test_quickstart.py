@@ -1,7 +1,5 @@
 """The quickstart, small: the same script with few steps, so that every part of it runs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess
@@ -84,7 +82,7 @@ def test_the_whole_quickstart_in_two_steps(finished: tuple[Path, list[str]]) -> 
 
 
 @pytest.fixture(scope="module")
-def pages(finished: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+def pages(finished: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Pages]":
     with served(tmp_path_factory.mktemp("cache"), [finished[0]]) as (address, _), chromium() as browser:
         yield Pages(address, browser, finished[0])
 
@@ -274,13 +272,7 @@ def test_a_wrong_key_is_an_error_of_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
-@pytest.fixture
-def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    monkeypatch.chdir(ROOT)
-
-
-def test_the_model_of_the_repository_is_the_one_of_its_record(on_cpu: None, tmp_path: Path) -> None:
+def test_the_model_of_the_repository_is_the_one_of_its_record(tmp_path: Path) -> None:
     made = json.loads((MODEL / MADE).read_text())
     start = ColdStart(str(MODEL.parent), [f"actor_rollout_ref.model.path={tmp_path}/model"])
     assert made["settings"] == start.settings.model_dump(mode="json", exclude_none=True)
@@ -292,7 +284,7 @@ def test_the_model_of_the_repository_is_the_one_of_its_record(on_cpu: None, tmp_
 @pytest.mark.engine
 @pytest.mark.recipes
 @pytest.mark.timeout(1800)
-def test_the_model_can_be_made_again(on_cpu: None, tmp_path: Path) -> None:
+def test_the_model_can_be_made_again(tmp_path: Path) -> None:
     """The same on a machine like the one that made it; as good a model on any other."""
     start = ColdStart(str(MODEL.parent), [f"actor_rollout_ref.model.path={tmp_path}/model"])
     assert start.make()

@@ -92,7 +92,6 @@ def test_the_reward_function_scores_the_worlds_habits(twin: tuple[str, World, Ro
 @pytest.mark.parametrize("name", ["pointwise", "pairwise"])
 def test_the_recipe_composes_for_four_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERL_PLATFORM", "")
-    monkeypatch.chdir(ROOT)
     config = compose(ROOT / f"recipes/reasoning_rm_{name}", ["trainer.nnodes=4"])
     samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
     assert samples % (config.trainer.nnodes * config.trainer.n_gpus_per_node) == 0

@@ -35,7 +35,6 @@ CHOICES += [entry.overrides for entry in ENTRIES.values() if entry.overrides not
 @pytest.fixture
 def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("VERL_PLATFORM", "cpu" if request.param == "cpu" else "")
-    monkeypatch.chdir(ROOT)
     return str(request.param)
 
 

@@ -1,7 +1,5 @@
 """The service of the recipe reward_api starts from its file, and answers as the recipe's README shows."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -34,9 +32,8 @@ def test_the_readmes_request_is_answered_as_it_says() -> None:
     assert ask(json.loads(shown[1])) == json.loads(shown[2])
 
 
-def test_what_the_trainer_asks_for_is_what_the_service_has(monkeypatch: Any) -> None:
+def test_what_the_trainer_asks_for_is_what_the_service_has() -> None:
     """Addresses of endpoints, and the names of the numbers that are logged."""
-    monkeypatch.chdir(ROOT)
     reward = compose(RECIPE).agent_rl.reward
     settings = read_settings(RECIPE / "service.yaml")
     assert settings.judge is not None

@@ -1,7 +1,5 @@
 """The sizes of gsm8k_calculator pass verl's validation, their batches divide, its README's figures are the doctor's."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re
@@ -34,7 +32,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Disabled critic:UserWarning")  #
 @pytest.fixture(autouse=True)
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
-    monkeypatch.chdir(ROOT)
 
 
 def composed(*overrides: str) -> DictConfig:

@@ -5,16 +5,14 @@ import json
 import pytest
 
 from agent_rl.evaluation.experiments.experiment import Experiment
-from tests.evaluation.experiments.tiny_twins import ROOT, TWINS, tiny_twin
+from tests.evaluation.experiments.tiny_twins import TWINS, tiny_twin
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_trains_two_steps_and_its_solver_is_always_right(name, tmp_path, monkeypatch):
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
     monkeypatch.setenv("SQL_DATABASES", str(tmp_path))
-    monkeypatch.chdir(ROOT)
     words = ["trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1"]
     receipt = Experiment(str(tiny_twin(name, tmp_path)), 1, words, tmp_path / "runs").run(tmp_path / "results")
     assert "failed" not in receipt

@@ -1,7 +1,5 @@
 """The environments of the recipes: the expert solves every row, and what the tools answer."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from statistics import fmean

@@ -32,12 +32,6 @@ def test_ours_are_what_the_files_declare() -> None:
     assert all(issubclass(found, Component | GroupComponent) for found in kinds().values())
 
 
-def test_a_users_component_is_found_by_its_path(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
-    made = make_component("mine", f"{tmp_path}/mine.py:Fixed", {"value": 2}, KEY)
-    assert (made.name, made.config.value) == ("mine", 2.0)
-
-
 @pytest.mark.parametrize(
     ("kind", "config", "message"),
     [
@@ -51,10 +45,9 @@ def test_a_users_component_is_found_by_its_path(tmp_path: Path) -> None:
     ],
 )
 def test_a_component_that_cannot_be_made_is_named(
-    kind: str, config: dict[str, object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, config: dict[str, object], message: str, here: Path
 ) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
-    monkeypatch.chdir(tmp_path)
+    (here / "mine.py").write_text(MINE)
     with pytest.raises(ConfigError, match=message):
         make_component("mine", kind, config, KEY)
 

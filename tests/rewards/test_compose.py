@@ -215,17 +215,9 @@ def test_gates_may_follow_one_another(probes):
 @pytest.mark.parametrize(
     ("gates", "more", "message"),
     [
-        (
-            {"tone": "corectness > 0"},
-            {},
-            r"components\.tone\.gate: there is no component 'corectness'. Did you mean 'corr",
-        ),
+        ({"tone": "corectness > 0"}, {}, r"tone\.gate: there is no component .*Did you mean 'corr"),
         ({"tone": "mood > 0", "mood": "tone > 0"}, {}, r"tone\.gate: 'mood' is not measured before 'tone'"),
-        (
-            {"tone": None},
-            {"efficiency": {"gate": "tone > 0"}},
-            r"reward\.efficiency\.gate: 'tone' is not measured before",
-        ),
+        ({"tone": None}, {"efficiency": {"gate": "tone > 0"}}, r"efficiency\.gate: 'tone' is not measured before"),
     ],
 )
 def test_a_gate_that_never_opens_is_refused(gates, more, message, probes):
@@ -391,10 +383,7 @@ def test_a_reward_service_gives_correctness(api, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"correctness": {"scorer": "gsm8k"}, "reward_api": API},
-            r"correctness\.scorer: both 'gsm8k' and reward_api are set",
-        ),
+        ({"correctness": {"scorer": "gsm8k"}, "reward_api": API}, r"correctness\.scorer: both 'gsm8k' and reward"),
         ({"reward_api": "host:80"}, r"agent_rl\.reward\.reward_api\.config\.url: .*http"),
         ({"reward_api": {"url": API, "log": []}}, r"agent_rl\.reward\.reward_api\.config\.log: unknown .*'logs'"),
     ],

@@ -1,7 +1,5 @@
 """Reward functions of every shape, called with verl's four arguments."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Callable

@@ -5,8 +5,6 @@ An attack with `control=True` is also run without a sandbox, where it must succe
 of its own would prove nothing.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 
@@ -148,13 +146,7 @@ PROCESSES = [
     denied("spawn", "os.posix_spawn('/bin/true', ['true'], {})", control=True),
     attack("become another program", "import os\nos.execv('/bin/echo', ['echo', 'BREACH'])", control=True),
     attack("open a pseudo terminal", "import pty\npty.spawn(['/bin/echo', 'BREACH'])"),
-    denied(
-        "use a process pool",
-        "import multiprocessing as m\nwith m.Pool(1) as p: p.map(abs, [-1])",
-        "ok",
-        "error",
-        "timeout",
-    ),
+    denied("a process pool", "import multiprocessing as m\nm.Pool(1).map(abs, [-1])", "ok", "error", "timeout"),
     denied(
         "daemonize",
         """
@@ -203,9 +195,7 @@ for fd in range(3, 256):
 """,
         control=LINUX >= (6, 5),
     ),
-    denied(
-        "signal by descriptor", "import signal\nsignal.pidfd_send_signal(os.pidfd_open($VICTIM_PID), 9)", control=True
-    ),
+    denied("signal it by fd", "import signal\nsignal.pidfd_send_signal(os.pidfd_open($VICTIM_PID), 9)", control=True),
     calls("queue a signal", "syscall(129, $VICTIM_PID, 0, (ctypes.c_int * 32)(9, 0, -1))"),
     calls("trace a process", "ptrace(16, $VICTIM_PID, 0, 0)", control=True),
     calls("trace its parent", "ptrace(16, os.getppid(), 0, 0)"),
@@ -223,11 +213,7 @@ for pid in (os.getppid(), $TRAINER):
     ),
     denied("slow a process down", "os.setpriority(os.PRIO_PROCESS, $VICTIM_PID, 19)", control=True),
     denied("move a process to a core", "os.sched_setaffinity($VICTIM_PID, {0})", control=True),
-    denied(
-        "lower a process's limits",
-        "import resource as r\nr.prlimit($VICTIM_PID, r.RLIMIT_NOFILE, (1, 1))",
-        control=True,
-    ),
+    denied("lower its limits", "import resource as r\nr.prlimit($VICTIM_PID, r.RLIMIT_NOFILE, (1, 1))", control=True),
     denied("become root", "os.setuid(0)\nopen('$SECRET').read()"),
     denied("take back the privileges", "os.setresuid(0, 0, 0)\nos.setgroups([0])"),
     denied(
@@ -254,9 +240,7 @@ NETWORK = [
     denied("talk to the kernel", "socket.socket(16, socket.SOCK_RAW, 0)", control=True),
     denied("make a packet socket", "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"),
     denied("make a vsock", "socket.socket(40, socket.SOCK_STREAM)"),
-    denied(
-        "use the async network", "import asyncio\nasyncio.run(asyncio.open_connection('127.0.0.1', $TCP))", control=True
-    ),
+    denied("async network", "import asyncio\nasyncio.run(asyncio.open_connection('127.0.0.1', $TCP))", control=True),
     denied(
         "send on a socket pair to a foreign address",
         "a, b = socket.socketpair(type=socket.SOCK_DGRAM)\na.sendto(b'x', '$UNIX')",
@@ -374,9 +358,7 @@ while len(kept) < 10000:
     attack("deep brackets", "eval('(' * 100000 + ')' * 100000)", "error", "killed", "memory"),
     attack("deep source", "(" * 50000, "error", "killed", "memory"),
     endless("source that grows in the compiler", "x = (1 << 60000000) * (1 << 60000000)\neval('9**9**9')", "memory"),
-    denied(
-        "a zip bomb", "import zlib\nx = zlib.decompress(zlib.compress(bytes(1 << 24)) * 1)\ny = x * 10000", "memory"
-    ),
+    denied("a zip bomb", "import zlib\nx = zlib.decompress(zlib.compress(bytes(1 << 24)))\ny = x * 10000", "memory"),
     attack("a hole in memory", "import ctypes\nctypes.string_at(0)", "killed"),
     attack("abort", "import os\nos.abort()", "killed"),
     attack("kill itself", "import os\nos.kill(os.getpid(), 9)", "killed"),
@@ -417,15 +399,9 @@ ctypes.string_at(0)
         "class E(BaseException):\n    def __str__(self): raise self\n    __repr__ = __str__\nraise E",
         "error",
     ),
-    attack(
-        "a hook that hides the exception", "import sys\nsys.excepthook = lambda *a: None\nraise ValueError", "error"
-    ),
-    attack(
-        "a hook that exits well", "import os, sys\nsys.excepthook = lambda *a: os._exit(1)\nraise ValueError", "error"
-    ),
-    attack(
-        "a broken interpreter", "import builtins\nfor n in dir(builtins): delattr(builtins, n)", "error", "killed", "ok"
-    ),
+    attack("a hook that hides it", "import sys\nsys.excepthook = lambda *a: None\nraise ValueError", "error"),
+    attack("a hook that exits", "import os, sys\nsys.excepthook = lambda *a: os._exit(1)\nraise ValueError", "error"),
+    attack("no builtins", "import builtins\nfor n in dir(builtins): delattr(builtins, n)", "error", "killed", "ok"),
     attack("no modules", "import sys\nsys.modules.clear()\nraise ValueError", "error", "killed"),
 ]
 
@@ -465,9 +441,7 @@ while frame:
         "import os, sys\nfound = f'{os.environ}{sys.argv}{sys.orig_argv}'\n"
         "if ''.join(['$HALF', '$OTHER']) in found: print('BREACH')",
     ),
-    denied(
-        "look into other programs' directories", "for name in os.listdir('..'):\n    print(os.listdir(f'../{name}'))"
-    ),
+    denied("look into other directories", "for name in os.listdir('..'):\n    print(os.listdir(f'../{name}'))"),
     attack(
         "read a neighbour's stack",
         """

@@ -35,11 +35,7 @@ DISK = [
         "for f in kept: f.write(bytes(4_000_000))\ntime.sleep(0.5)\nprint('BREACH')",
         "killed",
     ),
-    attack(
-        "a file that never had a name",
-        "import os\nos.open('.', os.O_TMPFILE | os.O_RDWR, 0o600)\nprint('BREACH')",
-        "error",
-    ),
+    attack("a nameless file", "import os\nos.open('.', os.O_TMPFILE | os.O_RDWR, 0o600)\nprint('BREACH')", "error"),
     attack(
         "files that others replaced",
         WRITE + "kept = []\nfor n in range(8):\n    write('f')\n    kept.append(open('f'))\n    write('g')\n"

@@ -1,7 +1,5 @@
 """The real sandbox on each tier of isolation that this machine has, also on those that it does not choose by itself."""
 
-from __future__ import annotations
-
 import dataclasses
 import filecmp
 import functools

@@ -1,7 +1,5 @@
 """What the attacks are after: a secret, files, a process, servers; and a way to see that none of it was touched."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket
@@ -26,7 +24,7 @@ class World:
         self.token = token
         self.mark = f"mark-{secrets.token_hex(6)}"
 
-    def __enter__(self) -> World:
+    def __enter__(self) -> "World":
         self.folder.chmod(0o777)
         files = {"secret.txt": self.token, "movable.txt": self.token, "victim.txt": "untouched"}
         for name, text in files.items():

@@ -8,8 +8,6 @@ The share of a file (with the fixtures that its tests are the first to need, or 
 process and the children that were waited for have used meanwhile; processes left behind are the rest of the total.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

@@ -6,8 +6,6 @@ libraries that verl stands on, and nothing of verl or agent_rl, so what these do
 mode. `python tests/support/forks.py` is the server, which reads a request a line and answers with a line.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -3,8 +3,6 @@
 pytest-xdist's own `--dist loadgroup` has no effect with pytest 9.2, which keeps a test's id elsewhere.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Unit tests import neither the trainer nor what it stands on: with `--light`, a test that does fails and says so."""
 
-from __future__ import annotations
-
 import importlib.abc
 import importlib.machinery
 import sys

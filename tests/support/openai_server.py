@@ -5,8 +5,6 @@ text, or by tool calls where the request declares tools, and then answers rightl
 its port, and it is fast: what is measured against it is the client.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -87,7 +85,7 @@ class Server:
     def __init__(self, calls: int | None = None, delay_s: float = 0.0, *, keep: bool = True) -> None:
         self.calls, self.delay_s, self.keep, self.requests = calls, delay_s, keep, list[dict[str, Any]]()
 
-    async def __aenter__(self) -> Server:
+    async def __aenter__(self) -> "Server":
         self.writers: set[asyncio.StreamWriter] = set()
         self.server = await asyncio.start_server(self.connection, "127.0.0.1", 0, backlog=512)
         self.port = self.server.sockets[0].getsockname()[1]

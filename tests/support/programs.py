@@ -1,7 +1,5 @@
 """The programs in `tests/agents/sessions/programs`, and the Python that has what they import (`make programs`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

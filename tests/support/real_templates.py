@@ -4,8 +4,6 @@ A template's special tokens are those that it writes. The vocabulary is cut afte
 it quick to build and changes no rule of merging.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import re

@@ -1,7 +1,5 @@
 """Counts the Python of the package and its tests: `make size`."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 from collections.abc import Iterable

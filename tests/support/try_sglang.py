@@ -5,8 +5,6 @@ tests of what depends on SGLang's release, then all that start the real engine. 
 exit status is 1 when a test has failed.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

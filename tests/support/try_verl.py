@@ -5,8 +5,6 @@ The release is installed, without what it requires, into an environment of its o
 patches run. The exit status is 1 when an import is gone or a test fails.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os

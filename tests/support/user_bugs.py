@@ -1,11 +1,10 @@
 """A user's recipe with every kind of code of their own, and a bug in one of its files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
+from tests.support.rows import sum_row
 
 CONFIG = """\
 hydra:
@@ -144,9 +143,6 @@ def write(folder: Path, bug: Bug | None = None) -> Path:
             assert bug.old in text
             text = text.replace(bug.old, bug.new)
         (folder / name).write_text(text.replace("FOLDER", str(folder)))
-    rows = [
-        make_row(question=f"{n}+1?", data_source="mine", ground_truth=n + 1, split="train", index=n) for n in range(8)
-    ]
-    write_parquet(rows, folder / "rows.parquet")
+    write_parquet([sum_row(number, data_source="mine") for number in range(8)], folder / "rows.parquet")
     (folder / "rows.csv").write_text("question,answer\n1+1,2\n")
     return folder

@@ -4,8 +4,6 @@
 looked at.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Functions as tools: their schema, their calls, and what is wrong with them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

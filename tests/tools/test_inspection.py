@@ -88,7 +88,6 @@ def test_an_expanded_file_gives_the_same_tools(file, tmp_path):
 
 @pytest.mark.trainer
 def test_an_expanded_verl_tool(file, tmp_path):
-    pytest.importorskip("verl")
     (tmp_path / "foreign.py").write_text(
         textwrap.dedent("""
         from verl.tools.base_tool import BaseTool

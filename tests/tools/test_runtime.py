@@ -336,10 +336,7 @@ def test_an_output_is_passed_on_with_numbers_of_numpy_as_those_of_python():
         (ToolOutput("t", np.float32("inf")), "the reward of its ToolOutput is np.float32(inf), not a finite number"),
         (ToolOutput("t", "high"), "the reward of its ToolOutput is 'high', not a finite number"),
         (ToolOutput("t", True), "the reward of its ToolOutput is True, not a finite number"),
-        (
-            ToolOutput("t", metrics={"fine": 1, "page": object()}),
-            "metrics['page'] of its ToolOutput: object is not a JSON type",
-        ),
+        (ToolOutput("t", metrics={"fine": 1, "page": object()}), "metrics['page'] of its ToolOutput: object"),
     ],
 )
 def test_what_json_does_not_express_is_a_bug_of_the_tool(output, problem, caplog):

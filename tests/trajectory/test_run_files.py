@@ -1,7 +1,5 @@
 """A run's progress, read from the files that it wrote."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@
 whole quickstart, the metrics that the rules read.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

@@ -4,8 +4,6 @@ The rows are made of lengths, filled up with verl's own filling row, and divided
 Rank 0 writes the weights.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ Runs where verl is imported with our plugin, or alone (`tests.support.forks`). T
 passes of a model are left out; everything that decides what is trained on is verl's and ours.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

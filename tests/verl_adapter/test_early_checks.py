@@ -183,9 +183,8 @@ def validate(folder: Path, *overrides: str) -> None:
     validate_config(config, use_reference_policy=False, use_critic=False)
 
 
-def test_a_bug_in_the_users_files_is_refused_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_the_users_files_is_refused_with_its_line(tmp_path: Path) -> None:
     """tests/launch/doctor/test_user_bugs.py has all kinds of bugs."""
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
     validate(write(tmp_path / "fine"))
     bug = BUGS[0]
     with pytest.raises(FatalError) as caught:
@@ -202,10 +201,7 @@ def score(solution_str, ground_truth):
 """
 
 
-def test_code_that_asks_ray_does_not_leave_it_started_without_the_runs_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+def test_code_that_asks_ray_does_not_leave_it_started_without_the_runs_environment(tmp_path: Path) -> None:
     folder = write(tmp_path)
     (tmp_path / "asks_ray.py").write_text(ASKS_RAY)
     function = "reward.custom_reward_function"

@@ -3,9 +3,7 @@ import json
 import os
 import pickle
 import shlex
-from functools import cache
 
-import hydra
 import numpy as np
 import pytest
 import torch
@@ -39,25 +37,14 @@ ROW = {
 INFO = {"step": None, "split": "train", "index": 7}
 
 
-@pytest.fixture(scope="module")
-def compose():
-    """The configuration that verl's trainer would run with."""
-
-    @cache
-    def _compose(*overrides):
-        with hydra.initialize_config_module("verl.trainer.config", version_base=None):
-            return hydra.compose("ppo_trainer", overrides=["reward.reward_manager.name=trajectory", *overrides])
-
-    return _compose
-
-
 @pytest.fixture
 def run(tokenizer, compose):
     """Load the manager as verl's reward worker does, and score each batch with it, all at once."""
 
     def _run(*batches, overrides=(), **kwargs):
         async def main():
-            manager = load_reward_manager(compose(*overrides), tokenizer, **kwargs)
+            config = compose("reward.reward_manager.name=trajectory", *overrides)
+            manager = load_reward_manager(config, tokenizer, **kwargs)
             assert type(manager) is TrajectoryRewardManager
             return await asyncio.gather(*(manager.run_single(batch) for batch in batches))
 

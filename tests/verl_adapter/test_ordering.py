@@ -3,8 +3,6 @@
 A kill of the real trainer is in tests/e2e/test_data_order.py.
 """
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any
@@ -16,12 +14,13 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter.ordering import ROW, Draws, RunOrder, check
 from tests.data.scripted import Run, order
+from tests.support.rows import sum_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")  # torchdata calls it
 
@@ -76,17 +75,8 @@ def test_verls_loader_killed_at_1000_points_goes_on_with_the_same_rows(batch_siz
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ordering")
     for name in "ab":
-        rows = [
-            make_row(
-                question=f"Question {i} of {name}?",
-                data_source=f"set/{name}",
-                ground_truth=i,
-                split="train",
-                index=i,
-                extra_info={"difficulty": float(i)},
-            )
-            for i in range(4)
-        ]
+        columns = [{"question": f"Question {i} of {name}?", "extra_info": {"difficulty": float(i)}} for i in range(4)]
+        rows = [sum_row(i, data_source=f"set/{name}", **each) for i, each in enumerate(columns)]
         write_parquet(rows, folder / f"{name}.parquet")
     return folder
 

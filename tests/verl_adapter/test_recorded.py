@@ -1,7 +1,5 @@
 """Episodes and batches that a run takes from the trace of another run."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

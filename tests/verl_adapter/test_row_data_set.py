@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
+from tests.support.rows import sum_row
 
 
 @pytest.fixture
@@ -27,32 +28,16 @@ def data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Any) ->
 
 
 ROWS = [
-    make_row(
-        question="a?",
+    sum_row(
+        index="q-1",
         data_source="nq",
         ground_truth=["a", "b"],
-        split="train",
-        index="q-1",
         tools_kwargs={"search": {"create_kwargs": {"index": "wiki", "filter": None}}},
         tool_selection=["search"],
         extra_info={"level": "hard"},
     ),
-    make_row(
-        question="b?",
-        data_source="gsm8k",
-        ground_truth=3,
-        split="train",
-        index=1,
-        extra_info={"level": 3, "user": {"replies": ["yes"]}},
-    ),
-    make_row(
-        question="c?",
-        data_source="my/schema",
-        ground_truth={"type": "object"},
-        split="train",
-        index=2,
-        tools_kwargs={"python": {"create_kwargs": {"files": {"a.txt": "a"}}}},
-    ),
+    sum_row(1, extra_info={"level": 3, "user": {"replies": ["yes"]}}),
+    sum_row(2, ground_truth={"type": "object"}, tools_kwargs={"python": {"create_kwargs": {"files": {"a.txt": "a"}}}}),
 ]
 TYPED = {
     "data_source": "gsm8k",

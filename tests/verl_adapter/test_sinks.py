@@ -23,16 +23,15 @@ SHOWN = [
 
 
 @pytest.fixture(autouse=True)
-def apart(monkeypatch, tmp_path):
+def apart(monkeypatch, here):
     """Nothing was reported yet; verl's loggers write into this folder."""
     monkeypatch.setattr(sinks, "_reported", set())
     for name, value in {
-        "VERL_FILE_LOGGER_PATH": tmp_path / "metrics.jsonl", "TENSORBOARD_DIR": tmp_path / "tensorboard",
-        "WANDB_MODE": "offline", "WANDB_DIR": tmp_path, "WANDB_SILENT": "true",
-        "MLFLOW_TRACKING_URI": f"file://{tmp_path}/mlruns", "MLFLOW_ALLOW_FILE_STORE": "true",
+        "VERL_FILE_LOGGER_PATH": here / "metrics.jsonl", "TENSORBOARD_DIR": here / "tensorboard",
+        "WANDB_MODE": "offline", "WANDB_DIR": here, "WANDB_SILENT": "true",
+        "MLFLOW_TRACKING_URI": f"file://{here}/mlruns", "MLFLOW_ALLOW_FILE_STORE": "true",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, str(value))
-    monkeypatch.chdir(tmp_path)
 
 
 def logged(backends, steps=3):

@@ -108,11 +108,7 @@ def test_a_users_trainer_of_ours_stands_before_the_modes_class_and_one_of_verls_
 @pytest.mark.parametrize(
     ("mode", "name", "message"),
     [
-        (
-            "colocate_async",
-            "Sync",
-            r"'.*mine.py:Sync' is a PPOTrainerSync, but trainer\.v1\.trainer_mode=colocate_async",
-        ),
+        ("colocate_async", "Sync", r"'.*mine.py:Sync' is a PPOTrainerSync, but trainer\.v1\.trainer_mode=colocate"),
         ("sync", "NoTrainer", r"'.*mine.py:NoTrainer' is not a trainer\. Derive it from agent_rl\..*AgentTrainer"),
         ("sync", "Missing", "Missing"),
     ],

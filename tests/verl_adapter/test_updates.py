@@ -3,8 +3,6 @@
 The log-probs of the update itself do for the old ones, and the pass that computes these is left out then.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -107,13 +105,10 @@ def farthest(one: list[float], other: list[float]) -> float:
 
 
 @pytest.mark.recipes
-def test_two_ranks_with_filling_reach_the_weights_of_one_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_ranks_with_filling_reach_the_weights_of_one_without(tmp_path: Path) -> None:
     """Five rows: one rank updates with them alone, two with a sixth that only fills up. verl's way is another one."""
     from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
     tokenizer = make_tokenizer(CORPUS, tmp_path / "model", 300)
     make_model(tmp_path / "model", tokenizer, hidden=16, layers=1, heads=2, max_positions=256)
     unfilled = [{"aggregate": each, "filled": 5, "mini_batches": 1} for each in AGGREGATES]

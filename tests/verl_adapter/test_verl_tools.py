@@ -159,19 +159,15 @@ class Memory(Tool):
         return ToolOutput(self.create_kwargs[arguments["key"]], reward=0.5, metrics={"key": arguments["key"]})
 
 
-def test_instances_of_one_tool_are_apart_and_tell_verl_reward_and_status():
+async def test_instances_of_one_tool_are_apart_and_tell_verl_reward_and_status():
     tool = VerlTool(ToolSpec.from_class(Memory))
 
-    async def inside():
-        first, _ = await tool.create(create_kwargs={"a": "1"})
-        second, _ = await tool.create("named", create_kwargs={"a": "2"})
-        assert second == "named"
-        told = [await tool.execute(instance, {"key": "a"}) for instance in (first, second)]
-        for instance in (first, second):
-            await tool.release(instance)
-        return told
-
-    told = asyncio.run(inside())
+    first, _ = await tool.create(create_kwargs={"a": "1"})
+    second, _ = await tool.create("named", create_kwargs={"a": "2"})
+    assert second == "named"
+    told = [await tool.execute(instance, {"key": "a"}) for instance in (first, second)]
+    for instance in (first, second):
+        await tool.release(instance)
     assert [response.text for response, *_ in told] == ["1", "2"]
     assert told[0][1:] == (0.5, {"status": "ok", "key": "a"})
     assert tool._sessions == {}

@@ -3,8 +3,6 @@
 With our plugin it is an AgentTrainer, with verl alone it is verl's own.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Callable

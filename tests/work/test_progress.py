@@ -1,7 +1,5 @@
 """What a long command shows on stderr without a terminal, and the file of its finished pieces."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 
@@ -25,17 +23,15 @@ def test_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     )
 
 
-def test_pieces_do_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "outputs").write_text("a file, where a folder should be")
+def test_pieces_do_without_a_file(here: Path) -> None:
+    (here / "outputs").write_text("a file, where a folder should be")
     with pieces("rows", 2, "work") as kept:
         kept.add(1, "second")
         assert (kept.store, len(kept), kept[1]) == (None, 1, "second")
 
 
-def test_pieces_belong_to_one_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "rows.jsonl").write_text("{}")
+def test_pieces_belong_to_one_work(here: Path) -> None:
+    (here / "rows.jsonl").write_text("{}")
 
     def found(work: object) -> int:
         with contextlib.suppress(ValueError), pieces("rows", 3, work) as kept:
@@ -47,5 +43,5 @@ def test_pieces_belong_to_one_work(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     work = {"words": ["rows.jsonl", "scorer=rows.jsonl:score"]}
     assert [found(work), found(work)] == [0, 1]
     assert found({"words": ["other.jsonl"]}) == 0
-    (tmp_path / "rows.jsonl").write_text("[]")
+    (here / "rows.jsonl").write_text("[]")
     assert found(work) == 0

@@ -1,7 +1,5 @@
 """The prompt of a row as its agent's loop shows it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a recording knows of a trajectory; tests/evaluation/test_fork.py restores real conversations."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

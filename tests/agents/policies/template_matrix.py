@@ -6,8 +6,6 @@ the template's own words, tools answer, and the audit of tokens compares every p
     python -m tests.agents.policies.template_matrix     # writes docs/templates.md
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

@@ -1,26 +1,21 @@
 """The text around turns by any chat template: small templates of each kind, and those of real models where they are."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_rl.agents.policies.chat_template import load_tokenizer
-from agent_rl.errors import ConfigError
-
-pytest.importorskip("verl")
-
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.policies.chat_template import (
     MOST,
     ChatTemplate,
+    load_tokenizer,
     template_of,
     with_syntax,
 )
 from agent_rl.agents.policies.turn_writer import TurnWriter
+from agent_rl.errors import ConfigError
 from agent_rl.trajectory import ToolCall
 from tests.agents.policies.template_matrix import AGENTS, HISTORIES, PAGE, page, play, row, stop_before, template
 from tests.support.real_templates import NAMES

@@ -4,9 +4,6 @@ import asyncio
 
 import pytest
 
-pytest.importorskip("verl")
-
-
 from agent_rl.errors import ConfigError
 from agent_rl.settings.sections import ToolsSettings
 from agent_rl.tools import ToolSession, load_tools

@@ -1,12 +1,8 @@
 """Names of differences between renderings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-
-pytest.importorskip("verl")
 
 from agent_rl.agents.policies.chat_template import ChatTemplate
 from agent_rl.agents.policies.rendering_difference import IN_ORDER, IN_THOUGHTS, IN_WHITE_SPACE, difference

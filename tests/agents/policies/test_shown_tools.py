@@ -1,12 +1,8 @@
 """Tools and calls with a chat template that has no place for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-
-pytest.importorskip("verl")
 
 from agent_rl.agents.policies.chat_template import USER, ChatTemplate
 from agent_rl.agents.policies.shown_tools import call_text

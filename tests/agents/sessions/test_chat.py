@@ -1,7 +1,5 @@
 """Chat completions: a stream says what the answer says, and requests are read alike in each form that clients send."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

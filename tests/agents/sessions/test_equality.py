@@ -1,7 +1,5 @@
 """Conversations of a program over HTTP have the tokens, masks and log-probs of `tool_call_agent`'s conversations."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random
@@ -10,8 +8,6 @@ from functools import cache
 from typing import Any, ClassVar
 
 import pytest
-
-pytest.importorskip("verl")
 
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeSetup
@@ -34,7 +30,7 @@ from tests.support.real_templates import NAMES, real_tokenizer
 
 pytestmark = pytest.mark.trainer
 
-CONVERSATIONS = 200
+CONVERSATIONS, AT_ONCE = 200, 8
 REAL = [name for name in NAMES if name.startswith(("Qwen-", "Qwen3", "GLM-4.6", "Kimi-K2-I", "meta-llama-Llama-3.1",
                                                    "mistralai-Mistral-N", "openai-gpt", "google-gemma-4",
                                                    "deepseek-ai-DeepSeek-V3.1", "MiniMax-M2"))]  # fmt: skip
@@ -140,27 +136,23 @@ def templates(tiny: Any) -> list[ChatTemplate]:
     return [ChatTemplate(tiny), thinking, *(ChatTemplate(real_tokenizer(name), name=name) for name in REAL)]
 
 
-def test_tokens_masks_and_log_probs_equal_those_of_tool_call_agent(tokenizer: Any) -> None:
-    async def main() -> dict[str, int]:
-        counts = {"turns": 0, "malformed": 0, "results": 0}
-        for number in range(CONVERSATIONS):
-            rng = random.Random(number)
-            template = (all_templates := templates(tokenizer))[number % len(all_templates)]
-            turns = script(template, rng)
-            trajectory, sequences = await play("tool_call_agent", template, turns)
-            seen, own = await play(
-                "gateway_agent", template, turns[: len(trajectory.turns)], observations=observations(trajectory)
-            )
-            assert own == sequences, (template.name, number)
-            assert len(sequences) == 1
-            assert len(seen.turns) == len(trajectory.turns)
-            assert trajectory.answer in (seen.answer, None)  # None: too many unreadable turns
-            counts["turns"] += len(trajectory.turns)
-            counts["malformed"] += trajectory.malformed_turns
-            counts["results"] += len(trajectory.results)
-        await gateway().stop()
-        return counts
+async def test_tokens_masks_and_log_probs_equal_those_of_tool_call_agent(tokenizer: Any) -> None:
+    async def converse(number: int) -> Trajectory:
+        template = (all_templates := templates(tokenizer))[number % len(all_templates)]
+        turns = script(template, random.Random(number))
+        trajectory, sequences = await play("tool_call_agent", template, turns)
+        seen, own = await play(
+            "gateway_agent", template, turns[: len(trajectory.turns)], observations=observations(trajectory)
+        )
+        assert own == sequences, (template.name, number)
+        assert len(sequences) == 1
+        assert len(seen.turns) == len(trajectory.turns)
+        assert trajectory.answer in (seen.answer, None)  # None: too many unreadable turns
+        return trajectory
 
-    counts = asyncio.run(main())
-    assert counts["malformed"] >= 20
-    assert counts["results"] >= 200
+    played = []
+    for number in range(0, CONVERSATIONS, AT_ONCE):
+        played += await asyncio.gather(*map(converse, range(number, number + AT_ONCE)))
+    await gateway().stop()
+    assert sum(each.malformed_turns for each in played) >= 20
+    assert sum(len(each.results) for each in played) >= 200

@@ -1,9 +1,8 @@
 """Anthropic's messages over HTTP, with plain requests and a scripted engine."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -21,21 +20,22 @@ USER = {"role": "user", "content": "1 + 2?"}
 
 
 @pytest.fixture
-def talk(serve: Callable[..., Any]) -> Callable[..., Any]:
-    """Runs a coroutine function `client(send)` in a session; `send` posts a body, and returns the response."""
+def talk(serve: Callable[..., Any]) -> Callable[..., AbstractAsyncContextManager[Any]]:
+    """Opens a session: `async with talk(*turns) as (send, session)`; `send` posts a body, and returns the response."""
 
-    def run(client: Callable[..., Any], *turns: Any, **options: Any) -> Any:
-        async def main(url: str, key: str) -> None:
-            async with httpx.AsyncClient(base_url=url, headers={"x-api-key": key}, timeout=60) as http:
+    @asynccontextmanager
+    async def open_client(*turns: Any, **options: Any) -> AsyncIterator[Any]:
+        async with (
+            serve(*turns, **options) as (url, session),
+            httpx.AsyncClient(base_url=url, headers={"x-api-key": session.id}, timeout=60) as http,
+        ):
 
-                async def send(path: str = "/v1/messages", **body: Any) -> httpx.Response:
-                    return await http.post(path, json={"model": "policy", "max_tokens": 200, **body})
+            async def send(path: str = "/v1/messages", **body: Any) -> httpx.Response:
+                return await http.post(path, json={"model": "policy", "max_tokens": 200, **body})
 
-                await client(send)
+            yield send, session
 
-        return serve(main, *turns, **options)
-
-    return run
+    return open_client
 
 
 def results_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
@@ -56,10 +56,10 @@ def events_of(response: httpx.Response) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("thinking", [{}, {"thinking": {"type": "enabled", "budget_tokens": 1024}}])
-def test_an_ordinary_agent_has_one_sequence(talk: Callable[..., Any], thinking: dict[str, Any]) -> None:
+async def test_an_ordinary_agent_has_one_sequence(talk: Callable[..., Any], thinking: dict[str, Any]) -> None:
     seen: list[dict[str, Any]] = []
 
-    async def client(send: Callable[..., Any]) -> None:
+    async with talk(f"{THOUGHT}\n{ADD}", CALL, "It is 3.") as (send, session):
         messages: list[Any] = [USER]
         while not seen or results_of(seen[-1]):
             request = {"system": "Use the tool.", "messages": messages, "tools": [TOOL], **thinking}
@@ -68,8 +68,6 @@ def test_an_ordinary_agent_has_one_sequence(talk: Callable[..., Any], thinking: 
             assert seen[-1]["usage"]["input_tokens"] == count["input_tokens"]
             messages.append({"role": "assistant", "content": seen[-1]["content"]})
             messages.append({"role": "user", "content": results_of(seen[-1])})
-
-    session = talk(client, f"{THOUGHT}\n{ADD}", CALL, "It is 3.")
     kinds = [block["type"] for block in seen[0]["content"]]
     assert kinds == ["thinking"] * bool(thinking) + ["text", "tool_use", "tool_use"]
     if thinking:
@@ -81,14 +79,10 @@ def test_an_ordinary_agent_has_one_sequence(talk: Callable[..., Any], thinking: 
     assert session.trajectory.info["gateway"]["conversations"] == 1
 
 
-def test_a_stream_has_anthropics_order_of_events(talk: Callable[..., Any]) -> None:
-    events = []
-
-    async def client(send: Callable[..., Any]) -> None:
+async def test_a_stream_has_anthropics_order_of_events(talk: Callable[..., Any]) -> None:
+    async with talk(THOUGHT) as (send, _):
         body = {"messages": [USER], "tools": [TOOL], "thinking": {"type": "adaptive"}, "stream": True}
-        events.extend(events_of(await send(**body)))
-
-    talk(client, THOUGHT)
+        events = events_of(await send(**body))
     block = ["content_block_start", "content_block_delta", "content_block_stop"]
     assert [event["type"] for event in events] == [
         "message_start", block[0], block[1], *block[1:], *block, *block, "message_delta", "message_stop",
@@ -116,21 +110,19 @@ def test_a_stream_has_anthropics_order_of_events(talk: Callable[..., Any]) -> No
         ({"stop_sequences": ["six"]}, "end_turn", None, "one two three"),
     ],
 )
-def test_stop_reasons(
+async def test_stop_reasons(
     talk: Callable[..., Any], body: dict[str, Any], reason: str, stop: str | None, text: str | None
 ) -> None:
-    async def client(send: Callable[..., Any]) -> None:
+    async with talk("one two three") as (send, _):
         answer = (await send(messages=[USER], **body)).json()
         assert (answer["stop_reason"], answer["stop_sequence"]) == (reason, stop)
         if text is not None:
             assert answer["content"] == [{"type": "text", "text": text}]
 
-    talk(client, "one two three")
-
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_errors_have_anthropics_form(talk: Callable[..., Any], stream: bool) -> None:
-    async def client(send: Callable[..., Any]) -> None:
+async def test_errors_have_anthropics_form(talk: Callable[..., Any], stream: bool) -> None:
+    async with talk(prompt_length=64) as (send, _):
         long = await send(messages=[{"role": "user", "content": "word " * 200}], stream=stream)
         assert long.status_code == 400
         assert long.json()["type"] == "error"
@@ -139,17 +131,13 @@ def test_errors_have_anthropics_form(talk: Callable[..., Any], stream: bool) -> 
         prefill = await send(messages=[USER, {"role": "assistant", "content": "{"}], stream=stream)
         assert (prefill.status_code, prefill.json()["error"]["type"]) == (400, "invalid_request_error")
 
-    talk(client, prompt_length=64)
 
-
-def test_a_wrong_key_is_an_authentication_error(serve: Callable[..., Any]) -> None:
-    async def client(url: str, key: str) -> None:
+async def test_a_wrong_key_is_an_authentication_error(serve: Callable[..., Any]) -> None:
+    async with serve() as (url, _):
         async with httpx.AsyncClient(base_url=url, headers={"x-api-key": "other"}) as http:
             for path in ("/v1/messages", "/v1/messages/count_tokens"):
                 answer = await http.post(path, json={"messages": [USER]})
                 assert (answer.status_code, answer.json()["error"]["type"]) == (401, "authentication_error")
-
-    serve(client)
 
 
 def test_results_keep_their_order_before_the_text_next_to_them() -> None:

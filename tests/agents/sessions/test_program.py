@@ -1,7 +1,5 @@
 """A function of a file runs in forks of a process, which has imported the file once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
@@ -148,10 +146,9 @@ def test_a_program_that_does_not_end_is_killed_with_its_children(
 )
 def test_what_cannot_be_imported_is_fatal(
     settings: Callable[..., GatewaySettings],
-    values: dict[str, Any], text: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    values: dict[str, Any], text: str, problem: str, here: Path,
 ) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_agent.py").write_text(f"{text}\n{FILE}")
+    (here / "my_agent.py").write_text(f"{text}\n{FILE}")
     with pytest.raises(ConfigError, match=problem):
         run_all(settings(**values), "")
 

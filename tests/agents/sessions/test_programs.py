@@ -3,8 +3,6 @@
 They run with the Python of `make programs`: their packages need other versions than ours.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys
@@ -48,25 +46,23 @@ FINAL = call("final_answer", '{"answer": "It is 3."}')
     ],
 )
 @pytest.mark.parametrize("thought", ["", "<think>\nOne and two.\n</think>\n\n"])
-def test_a_program_has_one_sequence(serve: Callable[..., Any], program: str, turns: list[str], thought: str) -> None:
-    output = []
-
-    async def client(url: str, key: str) -> None:
+async def test_a_program_has_one_sequence(
+    serve: Callable[..., Any], program: str, turns: list[str], thought: str
+) -> None:
+    async with serve(*(thought + turn for turn in turns), prompt_length=32_768, response_length=2048) as (url, session):
         environment = {
             **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
-            **{"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key, "OPENAI_AGENTS_DISABLE_TRACING": "1"},
-            **{"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": key},
+            **{"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": session.id, "OPENAI_AGENTS_DISABLE_TRACING": "1"},
+            **{"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": session.id},
         }
         process = await asyncio.create_subprocess_exec(
             str(PYTHON), str(PROGRAMS / f"{program}.py"), env=environment,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         written, _ = await process.communicate()
-        output.append(written.decode())
-        assert process.returncode == 0, output[0]
-
-    session = serve(client, *(thought + turn for turn in turns), prompt_length=32_768, response_length=2048)
-    assert output[0].splitlines()[-1] == "It is 3."
+        output = written.decode()
+        assert process.returncode == 0, output
+    assert output.splitlines()[-1] == "It is 3."
     assert session.trajectory.info["gateway"] == {"requests": len(turns), "conversations": 1}
     (sequence,) = session.policy.sequences()
     assert sum(sequence.mask) == sum(turn.tokens for turn in session.trajectory.turns)
@@ -74,34 +70,26 @@ def test_a_program_has_one_sequence(serve: Callable[..., Any], program: str, tur
 
 @needs_programs
 @pytest.mark.recipes
-def test_the_graph_of_the_guide(serve: Callable[..., Any], tmp_path: Path) -> None:
+async def test_the_graph_of_the_guide(serve: Callable[..., Any], tmp_path: Path) -> None:
     """In forks of LangGraph's Python, as `gateway_agent` calls it."""
     (tmp_path / "my_graph.py").write_text(block(PAGE, "python", "my_graph.py"))
     settings = GatewaySettings(function=f"{tmp_path}/my_graph.py:run", python=str(PYTHON))
-    ends = []
-
-    async def client(url: str, key: str) -> None:
-        ends.append(await run_program(settings, ROW, url, key))
-
-    session = serve(client, call("multiply", '{"a": 1, "b": 2}'), ANSWER, prompt_length=2048)
+    async with serve(call("multiply", '{"a": 1, "b": 2}'), ANSWER, prompt_length=2048) as (url, session):
+        end = await run_program(settings, ROW, url, session.id)
     function_worker(settings).close()
-    assert ends == [ProgramEnd()]
+    assert end == ProgramEnd()
     assert session.trajectory.answer == ANSWER
     assert session.trajectory.turns[0].results[0].text == "2.0"
     assert session.trajectory.info["gateway"] == {"requests": 2, "conversations": 1}
 
 
-def test_the_program_of_the_guide(serve: Callable[..., Any], tmp_path: Path) -> None:
+async def test_the_program_of_the_guide(serve: Callable[..., Any], tmp_path: Path) -> None:
     """With its command and its row, as `gateway_agent` runs it."""
     (tmp_path / "my_agent.py").write_text(block(PAGE, "python", "my_agent.py"))
     settings = GatewaySettings(command=f"{sys.executable} {tmp_path}/my_agent.py")
-    ends = []
-
-    async def client(url: str, key: str) -> None:
-        ends.append(await run_program(settings, ROW, url, key))
-
-    session = serve(client, ADD, ANSWER)
-    assert ends == [ProgramEnd()]
+    async with serve(ADD, ANSWER) as (url, session):
+        end = await run_program(settings, ROW, url, session.id)
+    assert end == ProgramEnd()
     assert session.trajectory.answer == ANSWER
     assert session.trajectory.turns[0].results[0].text == "3"
     assert session.trajectory.info["gateway"] == {"requests": 2, "conversations": 1}

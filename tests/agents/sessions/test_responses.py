@@ -1,20 +1,14 @@
 """OpenAI's responses over HTTP, with OpenAI's SDK as the client and a scripted engine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import openai as openai_sdk
 import pytest
 
 from agent_rl.agents.sessions.request import RequestError, message_key
 from agent_rl.agents.sessions.responses import responses_request
-
-openai_sdk = pytest.importorskip("openai")
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 TOOL = {"type": "function", "name": "add", "description": "Add.", "strict": False, "parameters": {"type": "object",
     "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}}  # fmt: skip
@@ -31,17 +25,15 @@ def outputs_of(response: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("turn", [CALL, THOUGHT])
-def test_an_agent_that_sends_the_history_has_one_sequence(play: Callable[..., Any], turn: str) -> None:
+async def test_an_agent_that_sends_the_history_has_one_sequence(play: Callable[..., Any], turn: str) -> None:
     seen = []
 
-    async def client(openai: AsyncOpenAI) -> None:
+    async with play(turn, "It is 3.") as (openai, session):
         given: list[Any] = [{"role": "user", "content": "1 + 2?"}]
         while not seen or outputs_of(seen[-1]):
             request = {"model": "policy", "instructions": "Use the tool.", "input": given, "tools": [TOOL]}
             seen.append(await openai.responses.create(**request))
             given += [item.model_dump(exclude_none=True) for item in seen[-1].output] + outputs_of(seen[-1])
-
-    session = play(client, turn, "It is 3.")
     kinds = [item.type for item in seen[0].output]
     assert kinds == ["reasoning"] * (turn == THOUGHT) + ["message", "function_call"]
     if turn == THOUGHT:
@@ -54,10 +46,10 @@ def test_an_agent_that_sends_the_history_has_one_sequence(play: Callable[..., An
     assert session.trajectory.turns[0].results[0].text == "3"
 
 
-def test_an_agent_that_continues_a_response_has_one_sequence(play: Callable[..., Any]) -> None:
+async def test_an_agent_that_continues_a_response_has_one_sequence(play: Callable[..., Any]) -> None:
     seen = []
 
-    async def client(openai: AsyncOpenAI) -> None:
+    async with play(CALL, "It is 3.", "Yes.") as (openai, session):
         request = {"model": "policy", "instructions": "Use the tool.", "tools": [TOOL]}
         seen.append(await openai.responses.create(input="1 + 2?", **request))
         for each in (outputs_of(seen[0]), "Sure?"):
@@ -65,33 +57,24 @@ def test_an_agent_that_continues_a_response_has_one_sequence(play: Callable[...,
         with pytest.raises(openai_sdk.BadRequestError, match=r"'resp_0' not found") as raised:
             await openai.responses.create(input="1 + 2?", previous_response_id="resp_0", **request)
         assert raised.value.code == "previous_response_not_found"
-
-    session = play(client, CALL, "It is 3.", "Yes.")
     assert seen[2].previous_response_id == seen[1].id
     assert len(session.policy.sequences()) == 1
     assert session.trajectory.info["gateway"]["conversations"] == 1
 
 
-def test_instructions_belong_to_their_request_only(play: Callable[..., Any], tokenizer: Any) -> None:
-    async def client(openai: AsyncOpenAI) -> None:
+async def test_instructions_belong_to_their_request_only(play: Callable[..., Any], tokenizer: Any) -> None:
+    async with play("Hi.", "Bye.") as (openai, session):
         first = await openai.responses.create(model="policy", input="Hello", instructions="Be terse.")
         await openai.responses.create(model="policy", input="And now?", previous_response_id=first.id)
-
-    session = play(client, "Hi.", "Bye.")
     rendered = [tokenizer.decode(request["ids"]) for request in session.engine.requests]
     assert ["Be terse." in each for each in rendered] == [True, False]
     assert "Hi." in rendered[1]
 
 
-def test_a_stream_has_openais_order_of_events(play: Callable[..., Any]) -> None:
-    events = []
-
-    async def client(openai: AsyncOpenAI) -> None:
+async def test_a_stream_has_openais_order_of_events(play: Callable[..., Any]) -> None:
+    async with play(THOUGHT) as (openai, _):
         request = {"model": "policy", "input": "1 + 2?", "tools": [TOOL], "stream": True}
-        async for event in await openai.responses.create(**request):
-            events.append(event)
-
-    play(client, THOUGHT)
+        events = [event async for event in await openai.responses.create(**request)]
     item = "response.output_item.added", "response.output_item.done"
     summary = [f"response.reasoning_summary_{each}" for each in ("part.added", "text.delta", "text.done", "part.done")]
     text = [f"response.{each}" for each in
@@ -107,26 +90,19 @@ def test_a_stream_has_openais_order_of_events(play: Callable[..., Any]) -> None:
     assert json.loads(whole.output[2].arguments) == {"a": 1, "b": 2}
 
 
-def test_a_turn_that_is_cut_is_incomplete(play: Callable[..., Any]) -> None:
-    seen = []
-
-    async def client(openai: AsyncOpenAI) -> None:
-        seen.append(await openai.responses.create(model="policy", input="Hello", max_output_tokens=2))
-
-    play(client, "one two three four five")
-    assert seen[0].status == "incomplete"
-    assert seen[0].incomplete_details.reason == "max_output_tokens"
-    assert seen[0].usage.output_tokens == 2
+async def test_a_turn_that_is_cut_is_incomplete(play: Callable[..., Any]) -> None:
+    async with play("one two three four five") as (openai, _):
+        seen = await openai.responses.create(model="policy", input="Hello", max_output_tokens=2)
+    assert (seen.status, seen.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert seen.usage.output_tokens == 2
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_prompt_that_is_too_long_is_refused(play: Callable[..., Any], stream: bool) -> None:
-    async def client(openai: AsyncOpenAI) -> None:
+async def test_a_prompt_that_is_too_long_is_refused(play: Callable[..., Any], stream: bool) -> None:
+    async with play("Hi.", prompt_length=64) as (openai, _):
         with pytest.raises(openai_sdk.BadRequestError) as raised:
             await openai.responses.create(model="policy", input="word " * 200, stream=stream)
         assert raised.value.code == "context_length_exceeded"
-
-    play(client, "Hi.", prompt_length=64)
 
 
 CALL_ITEM = {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a": 1.0, "b": 2}'}

@@ -5,9 +5,6 @@ import json
 from types import SimpleNamespace
 
 import pytest
-
-pytest.importorskip("verl")
-
 from verl.experimental.agent_loop.tool_parser import ToolParser
 
 from agent_rl.agents.syntaxes import SYNTAXES

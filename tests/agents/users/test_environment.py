@@ -1,7 +1,5 @@
 """Whole episodes in an environment, with scripted turns: how they go on, how they end, and what they are worth."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

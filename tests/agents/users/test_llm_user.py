@@ -17,6 +17,13 @@ pytestmark = pytest.mark.usefixtures("quick_delays")
 
 ROW = {"goal": "a refund for order 17"}
 KEY = "sk-0123456789"
+HEARD = [
+    ("user", GREETING),
+    ("assistant", "Hi there."),
+    ("user", "Which order?"),
+    ("assistant", "It is 17."),
+    ("user", "Refunded."),
+]
 
 
 def says(text):
@@ -51,13 +58,7 @@ def test_model_hears_the_agent_and_alone_knows_the_goal(monkeypatch):
     (system, *rest) = second["messages"]
     assert "a refund for order 17" in system["content"]
     assert "###STOP###" in system["content"]
-    assert [(message["role"], message["content"]) for message in rest] == [
-        ("user", GREETING),
-        ("assistant", "Hi there."),
-        ("user", "Which order?"),
-        ("assistant", "It is 17."),
-        ("user", "Refunded."),
-    ]
+    assert [(message["role"], message["content"]) for message in rest] == HEARD
     assert server.requests[0].path == "/v1/chat/completions"
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
     assert "refund for order" not in trajectory.to_json()
@@ -125,10 +126,4 @@ def test_a_recorded_conversation_is_shown_to_the_model_and_not_asked_for():
     with FaultyServer(says("Thanks! ###STOP###")) as server:
         assert asyncio.run(conversation(server.url)) == Reply("Thanks!", done=True)
     (request,) = sent(server)
-    assert [(message["role"], message["content"]) for message in request["messages"][1:]] == [
-        ("user", GREETING),
-        ("assistant", "Hi there."),
-        ("user", "Which order?"),
-        ("assistant", "It is 17."),
-        ("user", "Refunded."),
-    ]
+    assert [(message["role"], message["content"]) for message in request["messages"][1:]] == HEARD

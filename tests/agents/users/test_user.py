@@ -124,18 +124,15 @@ def test_verdict_that_is_no_finite_number_is_a_bug_of_the_user(verdict):
     assert f"the user's verdict is {verdict!r}, not a finite number" in trajectory.error
 
 
-def test_cancelled_episode_finishes_its_user():
+async def test_cancelled_episode_finishes_its_user():
     user = Probe({"waits": True})
 
-    async def cancelled():
-        work = episode(ScriptedPolicy(["a"]), form=UserSimFormat(), prompt=PROMPT, user=user)
-        task = asyncio.ensure_future(work)
-        await user.heard.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
+    work = episode(ScriptedPolicy(["a"]), form=UserSimFormat(), prompt=PROMPT, user=user)
+    task = asyncio.ensure_future(work)
+    await user.heard.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert user.life[-1] == "finish"
 
 

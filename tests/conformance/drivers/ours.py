@@ -1,7 +1,5 @@
 """The gateway of this package over verl's clients and load balancer; only the server behind them is scripted."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

@@ -3,8 +3,6 @@
 `AGENT_RL_GATEWAYS` names the folder with these environments: `rllm`, `agentlightning` and `verifiers`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import copy

@@ -1,7 +1,5 @@
 """What the tests of families with a Python of their own share."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping, Sequence

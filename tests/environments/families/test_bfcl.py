@@ -1,7 +1,5 @@
 """The rewards of `bfcl:` equal those of BFCL's own checker on gold, wrong and empty rollouts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -174,11 +174,9 @@ def test_a_world_that_cannot_be_used_is_refused(id: str, problem: str) -> None:
 
 
 @pytest.mark.trainer
-def test_train_composes_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_composes_a_run(here: Path) -> None:
     from agent_rl.launch.training import dry_run
 
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
     composed, notes = dry_run("gymnasium:FrozenLake-v1,textarena:GuessTheNumber-v0")
     assert "gymnasium_frozenlake_v1: gymnasium:FrozenLake-v1" in composed
     assert "textarena_guessthenumber_v0: textarena:GuessTheNumber-v0" in composed

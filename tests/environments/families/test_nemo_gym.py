@@ -1,7 +1,5 @@
 """The rewards of `nemo_gym:` equal those of its servers: recorded ones, and of a server without any of our code."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 A row's column `environment` selects its class.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -135,17 +133,16 @@ def is_made(family: str) -> bool:
         return False
 
 
-def test_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_steps(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the Pythons of some families, the others train; then the test is reported as skipped."""
     families = {target.partition(":")[0] for target in TAUGHT}
     missing = sorted(family for family in families & PACKAGES.keys() if not is_made(family))
     targets = [target for target in TAUGHT if target.partition(":")[0] not in missing]
     families = families.difference(missing)
     monkeypatch.setenv(FOLDER, str(Path(os.environ.get(FOLDER) or "outputs/environments").absolute()))
-    monkeypatch.chdir(tmp_path)
     if "openenv" in families:
-        subprocess.run([str(python_of("openenv").with_name("openenv")), "init", "echo"], cwd=tmp_path, check=True)
-    played = trained(tmp_path, targets, taught_turns)
+        subprocess.run([str(python_of("openenv").with_name("openenv")), "init", "echo"], cwd=here, check=True)
+    played = trained(here, targets, taught_turns)
     for target, its in played.items():
         assert len({each["row"]["extra_info"]["index"] for each in its}) == 2, target
         assert all(each["error"] is None and math.isfinite(each["score"]["total"]) for each in its), target
@@ -158,9 +155,8 @@ def test_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(targets) >= 24
 
 
-def test_two_steps_of_trls_idioms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_steps_of_trls_idioms(here: Path) -> None:
     """All but `image_blocks`: its observations are images, and no model that reads images trains on a CPU."""
-    monkeypatch.chdir(tmp_path)
     idioms = {str(IDIOMS_FOLDER / f"{idiom}.py"): idiom for idiom in IDIOMS if idiom != "image_blocks"}
 
     def scripts(rows: Rows) -> Iterable[Conversation]:
@@ -170,7 +166,7 @@ def test_two_steps_of_trls_idioms(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 index = row["extra_info"]["index"] % len(script)
                 yield play_script(target, row, script[index], name=idioms[target])[1].messages
 
-    played = trained(tmp_path, list(idioms), scripts, "data.max_response_length=1024")
+    played = trained(here, list(idioms), scripts, "data.max_response_length=1024")
     for target, its in played.items():
         scored = [each for each in its if each["score"] is not None]
         assert all(each["error"] is None and math.isfinite(each["score"]["total"]) for each in scored), target

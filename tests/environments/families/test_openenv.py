@@ -1,7 +1,5 @@
 """The rewards of `openenv:` equal those of the environment, which runs here without any server."""
 
-from __future__ import annotations
-
 import random
 import socket
 import subprocess

@@ -1,6 +1,5 @@
 """Generators of reasoning-gym: the reward is that of their verifier."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -34,12 +33,9 @@ async def rewards(name: str) -> None:
     assert (await episode(target, row, [f"It is <answer>{answer}</answer>"])).reward == 1.0
 
 
-def test_reward_is_the_verifiers() -> None:
-    async def all_of_them() -> None:  # with one sandbox
-        for name in GENERATORS:
-            await rewards(name)
-
-    asyncio.run(all_of_them())
+async def test_reward_is_the_verifiers() -> None:
+    for name in GENERATORS:
+        await rewards(name)
 
 
 def test_splits_share_no_question_and_the_seed_decides() -> None:

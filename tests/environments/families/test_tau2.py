@@ -1,7 +1,5 @@
 """The rewards of `tau2:` equal those of tau2's evaluator on gold, wrong and empty rollouts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -64,9 +64,7 @@ def test_the_solver_solves_and_guessing_does_not(start):
         assert sum(each.score.components["correctness"] == 1 for each in found) == right
 
 
-def test_a_program_needs_no_worked_episodes_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    monkeypatch.chdir(ROOT)
+def test_a_program_needs_no_worked_episodes_of_its_own(tmp_path):
     sizes = [f"agent_rl.cold_start.{name}=2" for name in ("episode_rows", "train_rows", "held_out")]
     splits = ColdStart("recipes/langgraph", sizes).rows(tmp_path)
     agents = {split: {row["agent_name"] for row in rows} for split, rows in splits.items()}
@@ -74,10 +72,8 @@ def test_a_program_needs_no_worked_episodes_of_its_own(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def retool(tmp_path, monkeypatch):
+def retool(tmp_path):
     """The words of a cold start of size=retool on published rows, with a tiny model and two devices."""
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    monkeypatch.chdir(ROOT)
     make_model(tmp_path / "base", make_tokenizer(CORPUS, tmp_path / "base"))
     rows = [to_row(each, "train", number, agent_name="code_act_agent") for number, each in enumerate(PUBLISHED)]
     write_parquet(rows, tmp_path / "rows.parquet")

@@ -14,12 +14,6 @@ from agent_rl.trajectory.estimates import estimate_rate
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def on_cpu(monkeypatch):
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    monkeypatch.chdir(ROOT)
-
-
 @pytest.mark.parametrize(
     ("after", "oracle", "no_tool", "holds"),
     [
@@ -65,7 +59,7 @@ def test_the_curve_is_written_as_numbers_and_as_a_picture(tmp_path):
 
 
 @pytest.mark.slow
-def test_hashes_follow_configuration_and_rows(tiny_recipe, on_cpu, monkeypatch):
+def test_hashes_follow_configuration_and_rows(tiny_recipe, monkeypatch):
     first = hashes(str(tiny_recipe))
     monkeypatch.setenv("HOME", "/")  # as in some containers
     assert hashes(str(tiny_recipe)) == first
@@ -86,7 +80,7 @@ def test_hashes_follow_configuration_and_rows(tiny_recipe, on_cpu, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_receipt_with_the_old_name_of_a_scorer_is_hashed_again_and_no_other(tiny_recipe, on_cpu):
+def test_a_receipt_with_the_old_name_of_a_scorer_is_hashed_again_and_no_other(tiny_recipe):
     scorer = "agent_rl.reward.correctness.scorer"
     words = [f"{scorer}={{name: math, strict: true}}"]
     old, changed = (hashes(str(tiny_recipe), words, name) for name in ("math_strict", "math"))
@@ -102,7 +96,7 @@ def test_a_receipt_with_the_old_name_of_a_scorer_is_hashed_again_and_no_other(ti
 
 
 @pytest.mark.slow
-def test_another_default_of_the_reward_is_another_reward_and_its_spelling_is_not(tiny_recipe, on_cpu, monkeypatch):
+def test_another_default_of_the_reward_is_another_reward_and_its_spelling_is_not(tiny_recipe, monkeypatch):
     first = hashes(str(tiny_recipe))
     assert hashes(str(tiny_recipe), ["agent_rl.reward.format.turns=3"]) == first
     assert hashes(str(tiny_recipe), ["agent_rl.reward.efficiency.free_calls=3"])["reward"] != first["reward"]
@@ -123,7 +117,7 @@ def test_receipts_of_the_gallery_hold(recipe):
 
 
 @pytest.mark.slow
-def test_words_for_all_runs_are_in_the_hashes_and_a_data_set_that_is_not_at_hand_is_not(tiny_recipe, on_cpu, tmp_path):
+def test_words_for_all_runs_are_in_the_hashes_and_a_data_set_that_is_not_at_hand_is_not(tiny_recipe, tmp_path):
     words = ["agent_rl.cold_start.rows=recipe", f"data.train_files={tmp_path}/absent.parquet"]
     run = Experiment(str(tiny_recipe), 1, [*words, "data.seed=1,2"], tmp_path)
     assert run.variants == [["data.seed=1"], ["data.seed=2"]]

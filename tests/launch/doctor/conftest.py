@@ -1,7 +1,5 @@
 """Cases to check: the recipe gsm8k_calculator, healthy or with one thing broken."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +10,13 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from safetensors.numpy import save_file
 
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import write_parquet
 from agent_rl.launch.composition import compose
 from agent_rl.launch.doctor import machine
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.machine import Machine
 from agent_rl.preflight.check import Finding, Status
+from tests.support.rows import sum_row
 
 ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "recipes/gsm8k_calculator"
@@ -36,12 +35,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def rows() -> list[dict[str, Any]]:
-    return [
-        make_row(
-            question=f"What is {number}+1?", data_source="gsm8k", ground_truth=number + 1, split="train", index=number
-        )
-        for number in range(12)
-    ]
+    return [sum_row(number) for number in range(12)]
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """What keeps three lines from compiling is named by the compiler's own line; a compiler that hangs is stopped."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -14,12 +14,6 @@ from agent_rl.preflight.check import Check, Finding, Status
 from .conftest import RECIPE, ROOT, only
 
 
-@pytest.fixture(autouse=True)
-def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    monkeypatch.chdir(ROOT)
-
-
 def broken(case: Case) -> Iterator[Finding]:
     """Finds one thing, then fails."""
     yield Finding("first", Status.OK, "found")

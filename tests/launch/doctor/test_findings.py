@@ -1,7 +1,5 @@
 """What each check finds in a case that is healthy but for one thing: on this CPU, or on a node with eight H100."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,24 @@ HELPERS = {"own": {"path": "a", "n_gpus_per_node": 2}, "polite": {"path": "b", "
            "terse": {"path": "c", "placement": "shared"}}  # fmt: skip
 JUDGE = {"kind": "judge", "config": {"url": f"http://{ADDRESS}", "model": "m", "total_s": 0.2}}
 EIGHT = {f"{MODELS}.a": {"path": "a/b", "n_gpus_per_node": 2}, "trainer.n_gpus_per_node": 6}
+EXACT = {"algorithm.adv_estimator": "agent_rl_turn", f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm",
+         f"{ACTOR}.loss_scale_factor": 512, f"{ACTOR}.use_kl_loss": False}  # fmt: skip
+BIASED: dict[str, dict[str, Any]] = {
+    "'format' compares the samples": {"agent_rl.reward.format": {"weight": 1, "normalize": "group"}},
+    "chosen by their outcome": {"algorithm.filter_groups.enable": True},
+    "replaced": {"trainer.v1.sampler.sync_refill_failed_groups": True},
+    "discounted": {"algorithm.gamma": 0.9},
+    "older weights": {"trainer.v1.trainer_mode": "colocate_async"},
+    "2 updates": {f"{ACTOR}.ppo_epochs": 2},
+    "the number of sampled tokens": {f"{ACTOR}.loss_agg_mode": "token-mean"},
+    "the longest response": {f"{ACTOR}.loss_scale_factor": None},
+    "rollout_rs=seq_mean_k1": {"algorithm.rollout_correction.rollout_rs": "seq_mean_k1"},
+    "rollout_is=token": {"algorithm.rollout_correction.rollout_is": "token"},
+    "KL term": {f"{ACTOR}.use_kl_loss": True},
+    "agent_rl.mask_void=turn": {"agent_rl.mask_void": "turn"},
+    "agent_rl.mask_overlong=True": {"agent_rl.mask_overlong": True},
+}
+"""Which conditions of an exact turn gradient a configuration breaks."""
 
 
 def shares(*each: float) -> dict[str, Any]:
@@ -139,6 +155,14 @@ FINDINGS: list[tuple[str, dict[str, Any], dict[str, str], dict[str, Any] | None,
     ("configuration.context", {"data.max_response_length": 1024}, {}, None,
      "warning", "Set data.max_response_length=1018"),
     ("configuration.context", {MODEL: "some/model"}, {}, None, "skipped", ""),
+    ("configuration.validation", {}, {}, None, "ok", ""),
+    ("configuration.validation", {}, {}, GPUS, "ok", ""),
+    ("configuration.validation", {"data.train_batch_size": 3, "trainer.n_gpus_per_node": 4}, {}, None, "problem",
+     "real_train_batch_size (6) must be divisible"),
+    ("configuration.validation", {MINI: 8}, {}, None, "problem", "must be >= actor.ppo_mini_batch_size (8)"),
+    ("configuration.validation", {f"{ACTOR}.ppo_micro_batch_size_per_gpu": None}, {}, None, "problem", "at least one"),
+    ("configuration.validation", {f"{ROLLOUT}.val_kwargs.do_sample": True, f"{ROLLOUT}.temperature": 0}, {}, None,
+     "problem", "temp"),
     ("configuration.run_folder", {"agent_rl.run.folder": f"{__file__}/x"}, {}, None, "problem", "is in the way"),
     ("configuration.mini_batches", {MINI: 3, "trainer.n_gpus_per_node": 4}, {}, None,
      "problem", "mini-batch: 3 prompts x"),
@@ -182,6 +206,9 @@ FINDINGS: list[tuple[str, dict[str, Any], dict[str, str], dict[str, Any] | None,
     ("reward.shares", shares(0.4, 0.4), {}, GPUS, "ok", ""),
     ("reward.shares", shares(0.5, 0.45), {}, GPUS, "warning", "which leaves little memory for the trainer"),
     ("reward.shares", shares(0.5, 0.5), {}, GPUS, "problem", "which is 1 in total -> Lower gpu_memory_utilization"),
+    ("reward.turn_credit", EXACT, {}, None, "ok", ""),
+    ("reward.turn_credit", {"algorithm.adv_estimator": "rloo", "algorithm.gamma": 0.9}, {}, None, "ok", ""),
+    *(("reward.turn_credit", {**EXACT, **keys}, {}, None, "warning", text) for text, keys in BIASED.items()),
     ("tools.tool_file", {}, {}, None, "ok", ""),
     ("tools.tool_file", {f"{ROLLOUT}.multi_turn.tool_config_path": None}, {}, None, "skipped", ""),
     ("tools.tool_file", {TOOL_LENGTH: 256}, {}, None, "warning", "results are cut at 256 characters"),

@@ -1,7 +1,5 @@
 """Facts of a machine: this one's are read, a file's are taken whole."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

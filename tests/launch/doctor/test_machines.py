@@ -1,7 +1,5 @@
 """The doctor about recorded machines: it names what would stop the run there, and nothing where the run would start."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

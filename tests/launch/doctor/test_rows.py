@@ -1,7 +1,5 @@
 """Ground truths are held against their scorers and each other; names that nothing has are in checks/test_data.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

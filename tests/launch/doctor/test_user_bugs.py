@@ -13,11 +13,6 @@ from tests.support.user_bugs import BUGS, Bug, write
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(autouse=True)
-def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-
-
 def problems(folder: Path) -> list[Finding]:
     """Those that the doctor finds without verl, which it imports in another process for the rest."""
     if "YAML" in folder.name:

@@ -1,7 +1,5 @@
 """The client, against services that misbehave, and against a real one that is killed while it is asked."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """A judge on loopback: an OpenAI-compatible endpoint whose replies, and faults, a test chooses."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A thousand trajectories and a judge that fails in every way: each is scored as it deserves, or not at all."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

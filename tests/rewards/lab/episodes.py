@@ -1,7 +1,5 @@
 """Real episodes of problems like GSM8K's: a scripted policy, the ReAct loop and the calculator, four a problem."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Rewards that can be cheated, each in another way, as scorers for the lab."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 

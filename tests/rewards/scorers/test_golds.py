@@ -3,8 +3,6 @@
 In `make test` a part of the ground truths is taken, with a fixed seed.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

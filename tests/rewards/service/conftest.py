@@ -1,7 +1,5 @@
 """A service whose rules can be told to be slow or to fail, by what is to be judged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

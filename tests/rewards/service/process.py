@@ -1,7 +1,5 @@
 """A real service as a process of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -32,7 +30,7 @@ class Service:
         self._command = [*command, f"port={self.port}", *words]
         self._env = {**os.environ, **(env or {})}
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> "Service":
         self.start()
         return self
 

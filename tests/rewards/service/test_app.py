@@ -1,7 +1,5 @@
 """The routes of a real service."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An endpoint's limits, and what becomes of everything that fails."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Who may come in, and how much: the whole application behind the gate, without a socket."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

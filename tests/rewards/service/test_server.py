@@ -1,7 +1,5 @@
 """The process: many at once, and how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -1,7 +1,5 @@
 """The service's file is read, and what is wrong in it is named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -57,10 +57,7 @@ def test_errors_keep_the_state(box):
         ("while True: print('x' * 1000)", "output_limit"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed"),
         ("import os; os._exit(0)", "error"),
-        (
-            "import os\nfor number in range(3, 64):\n  try: os.write(number, b'z' * 18)\n  except OSError: pass",
-            "killed",
-        ),
+        ("import os\nfor n in range(3, 64):\n  try: os.write(n, b'z' * 18)\n  except OSError: pass", "killed"),
     ],
 )
 def test_a_run_that_is_ended_takes_the_state_with_it(box, code, status):

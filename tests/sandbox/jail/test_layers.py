@@ -1,7 +1,5 @@
 """What a confined program cannot and can do, against the real kernel, on each tier that this machine has."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """What the probe reports and chooses, in processes with and without privileges."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import os

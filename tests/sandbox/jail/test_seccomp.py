@@ -1,7 +1,5 @@
 """The filter program, run by a small interpreter of classic BPF, so that both architectures are tested on either."""
 
-from __future__ import annotations
-
 import functools
 import re
 import struct

@@ -1,7 +1,5 @@
 """A trajectory that uses every field, with texts that must stay texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from agent_rl.trajectory import Message, Score, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn

@@ -33,9 +33,8 @@ def test_some_of_them(folder, words, ids):
         (("text", "atif", "--per-prompt", "2"), "--per-prompt: the atif format does not use this option"),
     ],
 )
-def test_mistakes_of_the_user(tmp_path, monkeypatch, arguments, said):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "text").write_text('{"a": 1}\n')
-    trace.append(tmp_path / "good", trajectory())
+def test_mistakes_of_the_user(here, arguments, said):
+    (here / "text").write_text('{"a": 1}\n')
+    trace.append(here / "good", trajectory())
     with pytest.raises(ConfigError, match=said):
         export(*arguments)

@@ -16,42 +16,36 @@ def ids(path):
     return [each.id for each in trace.read(path)]
 
 
-def test_everything_is_in_its_file_when_the_call_returns(tmp_path):
+async def test_everything_is_in_its_file_when_the_call_returns(tmp_path):
     path = tmp_path / "trace.jsonl"
     writer = trace.TraceWriter(path, part_bytes=1000)
     tokens = {"messages": [], "tools": [], "sequences": []}
 
-    async def write():
-        for number in range(4):
-            writer.tokens(f"{number}", tokens)
-            await writer.trajectory(trajectory(f"{number}", "x" * 1000))
-            assert ids(path)[-1] == f"{number}"
-            assert trace.TokenReader(path).read(f"{number}") == tokens
-
-    asyncio.run(write())
+    for number in range(4):
+        writer.tokens(f"{number}", tokens)
+        await writer.trajectory(trajectory(f"{number}", "x" * 1000))
+        assert ids(path)[-1] == f"{number}"
+        assert trace.TokenReader(path).read(f"{number}") == tokens
     writer.batch(lambda: trace.TrainedBatch(1, 0, ["0_0"], [1.0]))
     assert len(list(trace.read_batches(path))) == 1
     assert len(trace.parts(path)) == 4
     assert writer.lost == 0
 
 
-def test_a_full_disk_is_reported_once_and_what_follows_is_written_again(tmp_path, capsys):
+async def test_a_full_disk_is_reported_once_and_what_follows_is_written_again(tmp_path, capsys):
     path = tmp_path / "trace.jsonl"
     writer = trace.TraceWriter(path)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    async def write():
-        await writer.trajectory(trajectory("before"))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-        try:
-            for number in range(3):
-                await writer.trajectory(trajectory(f"lost {number}", "x" * 200_000))
-            writer.batch(lambda: 1 / 0)  # whatever goes wrong
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        await writer.trajectory(trajectory("after"))
-
-    asyncio.run(write())
+    await writer.trajectory(trajectory("before"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        for number in range(3):
+            await writer.trajectory(trajectory(f"lost {number}", "x" * 200_000))
+        writer.batch(lambda: 1 / 0)  # whatever goes wrong
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    await writer.trajectory(trajectory("after"))
     assert ids(path) == ["before", "after"]
     assert writer.lost == 4
     assert capsys.readouterr().out.splitlines() == [

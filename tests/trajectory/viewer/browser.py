@@ -1,7 +1,5 @@
 """A real browser for tests of pages: Chromium, and axe's findings on a page."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

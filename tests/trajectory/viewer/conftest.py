@@ -1,7 +1,5 @@
 """Trajectories of two steps of a run, in a file, and an index of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

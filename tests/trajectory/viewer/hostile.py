@@ -1,7 +1,5 @@
 """Texts that try to run, to leave the page, or to look like something else; and the elements of a page."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

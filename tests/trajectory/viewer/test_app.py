@@ -1,7 +1,5 @@
 """The pages: what they show, that nothing in a trajectory is code, and who may see them."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -1,7 +1,5 @@
 """Charts: every point is drawn inside, with its value; names are text."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the index finds, also in files that grow, are torn, replaced or broken."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from dataclasses import replace

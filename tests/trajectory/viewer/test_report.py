@@ -1,7 +1,5 @@
 """A run as one page: what it shows of metrics and trajectories, and that it needs and runs nothing else."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

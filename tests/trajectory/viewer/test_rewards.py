@@ -1,7 +1,5 @@
 """A reward in its parts, which add up to it; groups with advantages that were trained with, or that rewards give."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

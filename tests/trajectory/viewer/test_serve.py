@@ -1,7 +1,5 @@
 """`agent-rl view` as a process: the address that it prints answers, and what cannot be served is refused."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

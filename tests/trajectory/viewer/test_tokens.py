@@ -1,7 +1,5 @@
 """Tokens as shaded text: what was sampled and how probable it was, with characters of several tokens whole."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The function that the trainer and the certificates share."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What GDPO and the optimal-token baselines read; the queue is a dict here, a real one in `make test-recipes`."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

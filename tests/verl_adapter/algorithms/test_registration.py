@@ -1,7 +1,5 @@
 """What verl finds under the names of our estimators, and what it does not replace."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

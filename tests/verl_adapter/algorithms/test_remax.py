@@ -1,7 +1,5 @@
 """ReMax's trainer side; the greedy episodes themselves run in tests/recipes/test_algorithms.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Errors that published code has had, each in an estimator; `PLANTED` names the process that each one harms."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Certificates: known results, planted errors, and the committed table."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

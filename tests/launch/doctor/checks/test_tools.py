@@ -22,10 +22,7 @@ def tool_file(folder: Path, entry: str) -> dict[str, Any]:
     ("entry", "text"),
     [
         ("{name: search, config: {corpus: /no/such/corpus.jsonl}}", "/no/such/corpus.jsonl"),
-        (
-            "{name: search, config: {url: 'http://localhost:9/retrieve', api_key_env: NO_SUCH_KEY}}",
-            "the environment variable NO_SUCH_KEY is not set",
-        ),
+        ("{name: search, config: {url: 'http://localhost:9/', api_key_env: NO_SUCH_KEY}}", "NO_SUCH_KEY is not set"),
         ("{name: search, config: {corpus: '${oc.env:NO_SUCH_CORPUS}'}}", "NO_SUCH_CORPUS"),
         ("{name: mcp, config: {command: [no-such-program]}}", "no-such-program"),
         ("{name: python, config: {packages: [no-such-package]}}", "no-such-package"),
