@@ -1,5 +1,7 @@
 """`gateway_agent`: how an episode ends, and what the program gets, with real programs and a scripted policy."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import os
@@ -104,8 +106,7 @@ def test_a_program_that_fails_before_its_first_request_is_the_users_bug(run: Any
 
 
 def test_a_crash_after_a_turn_is_scored_with_zero(run: Any) -> None:
-    program = 'ask("?"); print(\'parsing File "x.csv", line 3 failed\'); sys.exit(3)'  # which is no traceback
-    trajectory = run(program, "Yes.")
+    trajectory = run('ask("?"); sys.exit(3)', "Yes.")
     assert (trajectory.error, trajectory.verdict, trajectory.stop_reason) == (None, 0.0, StopReason.STOPPED)
     assert trajectory.info["program"].startswith("the program ended with exit code 3")
     assert "bug" not in trajectory.info
@@ -121,6 +122,11 @@ def test_a_traceback_after_a_turn_is_scored_and_reported_as_a_bug(run: Any) -> N
     assert (deep.verdict, deep.error) == (0.0, None)
     assert deep.info["bug"].startswith("json.decoder.JSONDecodeError at ")
     assert deep.info["bug"].endswith("/program.py:12")
+
+
+def test_output_that_is_no_traceback_is_not_a_bug(run: Any) -> None:
+    trajectory = run("""ask("?"); print('parsing File "x.csv", line 3 failed'); sys.exit(3)""", "Yes.")
+    assert (trajectory.verdict, trajectory.info.get("bug")) == (0.0, None)
 
 
 def test_a_crash_at_a_limit_is_the_policys(run: Any) -> None:

@@ -187,6 +187,12 @@ def test_observation_has_a_line_for_each_result():
     assert ReactFormat().observation(results) == "Observation: 42\nObservation: Error: no such page"
 
 
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_observation_is_one_message_in_the_configured_role(role):
+    reply = ReactFormat(observation_role=role).reply("Observation: 42", [ToolResult("", "calculator", "42")])
+    assert reply == [{"role": role, "content": "Observation: 42"}]
+
+
 # Strict reading
 
 

@@ -55,6 +55,11 @@ def test_the_folding_agent_is_another_with_a_policy_around_its_own():
         loop("folding_agent", EpisodeLimits(response_length=64), **sections).conversation(policy)
 
 
+def test_the_error_for_an_agent_that_cannot_be_folded_names_the_key():
+    with pytest.raises(ConfigError, match=r"agent_rl\.folding\.loop: there is no agent 'folding_agent'"):
+        loop("folding_agent", folding={"loop": "folding_agent"}).format()
+
+
 def test_only_the_user_sim_agent_needs_a_user_in_the_row():
     assert loop("react_agent").user({}) is None
     with pytest.raises(ConfigError, match=r"extra_info\.user: the row has no user"):

@@ -44,3 +44,10 @@ def test_other_turns_are_malformed(text, told):
     with pytest.raises(MalformedActionError) as caught:
         UserSimFormat().parse(text, TOOLS)
     assert str(caught.value) == told
+
+
+def test_instructions_name_the_tools():
+    (system, user) = UserSimFormat().prompt([{"role": "user", "content": "Hi."}], TOOLS)
+    assert "Message: what you say to the user" in system["content"]
+    assert "calculator: Evaluate" in system["content"]
+    assert user["content"] == "Hi."

@@ -1,5 +1,7 @@
 """What is found in data files: rows that break the contract, that are asked twice, and what they are like."""
 
+from __future__ import annotations
+
 import copy
 import io
 import json
@@ -174,6 +176,13 @@ def test_many_values_of_a_label_are_shown_together() -> None:
     text = shown(a_report())
     assert text.count("data_source <script>") == 30
     assert "data_source (others: 10)" in text
+
+
+def test_a_remedy_that_ends_with_a_full_stop_gets_no_second_one() -> None:
+    found = a_report()
+    for row in (5, 6):
+        found.add(0, row, RowFinding("agent", "'x' is not registered", "None of the 30 known names is similar."))
+    assert "None of the 30 known names is similar. Also train.parquet, row 6" in shown(found)
 
 
 def test_the_terminal_shows_numbers_the_first_row_of_each_finding_and_where_more_are() -> None:

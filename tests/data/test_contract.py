@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent_rl.data import check_rows
+from agent_rl.data import check_row, check_rows
 from agent_rl.errors import ConfigError
 from tests.data.test_rows import row
 
@@ -56,6 +56,24 @@ def test_what_breaks_the_contract_is_named(path: str, value: Any, key: str, prob
     assert caught.value.key == "bad.parquet, row 1" + f", column {key}" * bool(key)
     assert problem in caught.value.problem
     assert "Did you mean 'user'" in caught.value.remedy if value == "usr" else caught.value.remedy
+
+
+@pytest.mark.parametrize("column", ["data_source", "prompt", "reward_model", "extra_info"])
+def test_a_missing_column_is_named(column: str) -> None:
+    bad = row()
+    del bad[column]
+    with pytest.raises(ConfigError, match=f"row 0, column {column}: the column is missing"):
+        check_rows([bad])
+
+
+def test_rows_of_one_file_may_differ() -> None:
+    """What verl could not join as typed tables is packed when it is stored."""
+    other = changed("extra_info.tools_kwargs", {"python": {"create_kwargs": {"k": 1}}})
+    check_rows([row(0), row("b"), other, changed("reward_model.ground_truth", ["7", "seven"])])
+
+
+def test_a_reward_model_needs_no_ground_truth() -> None:
+    check_row(changed("reward_model", {"style": "model"}), "here")
 
 
 def test_no_rows_and_no_mapping_are_errors() -> None:

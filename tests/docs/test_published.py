@@ -33,6 +33,10 @@ def test_a_readme_without_a_place_for_the_results_is_an_error(published: dict[st
         published["with_results"](page, "geo3k")
 
 
+def test_a_recipe_without_cards_stays_as_it_is(published: dict[str, Any]) -> None:
+    assert published["with_results"]("# code\n", "code") == "# code\n"
+
+
 def test_the_check_fails_and_names_a_stale_readme(published: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     names = published["main"].__globals__
     monkeypatch.setitem(names, "with_results", lambda page, recipe: page + "x" * (recipe == "service"))

@@ -1,5 +1,7 @@
 """What becomes a tool and what a class is loaded from. Classes that cannot work: see `test_mistakes`."""
 
+from __future__ import annotations
+
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
@@ -97,6 +99,12 @@ def test_a_file_a_class_in_it_and_an_import_path_name_the_same_class(monkeypatch
     assert load_environment("lockers", "lockers.py:Lockers").cls is kind.cls
     assert load_environment("lockers", "lockers.py").target == kind.target
     assert load_environment("own", "recipes.lockers.lockers.Lockers").cls.__name__ == "Lockers"
+
+
+def test_optional_methods() -> None:
+    kind = lockers()
+    assert [kind.has(method) for method in ("solve", "reset", "step", "state_key")] == [True, True, False, False]
+    assert not kind.rewards_turns
 
 
 def test_a_class_that_rewards_turns_is_recognised_through_its_bases() -> None:

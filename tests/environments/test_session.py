@@ -1,5 +1,7 @@
 """One trajectory's environment: its state, its thread, its limits, its reward."""
 
+from __future__ import annotations
+
 import asyncio
 import math
 import random
@@ -41,6 +43,19 @@ class Counter(Base):
         return self.count
 
 
+def test_each_trajectory_has_its_own_state() -> None:
+    async def trajectories() -> list[Any]:
+        worlds = [session(Counter, {"start": start}) for start in (0, 100)]
+        await asyncio.gather(*(world.reset() for world in worlds))
+        for _ in range(3):
+            await asyncio.gather(*(world.call("add", {"number": 1}) for world in worlds))
+        rewards = [await world.reward() for world in worlds]
+        await asyncio.gather(*(world.close() for world in worlds))
+        return rewards
+
+    assert asyncio.run(trajectories()) == [3, 103]
+
+
 class Threads(Base):
     def reset(self, **row: Any) -> None:
         self.threads = [threading.get_ident()]
@@ -64,7 +79,7 @@ class Threads(Base):
         return 1.0
 
 
-async def test_plain_methods_run_on_one_thread_of_the_trajectory_and_async_ones_on_the_event_loop() -> None:
+def test_plain_methods_run_on_one_thread_of_the_trajectory_and_async_ones_on_the_event_loop() -> None:
     async def work(world: EnvironmentSession) -> None:
         for tool in ("plain", "waiting", "plain"):
             assert (await world.call(tool, {})).text == "done"
@@ -73,9 +88,12 @@ async def test_plain_methods_run_on_one_thread_of_the_trajectory_and_async_ones_
 
     first, second = session(Threads), session(Threads)
 
-    await asyncio.gather(first.reset(), second.reset())
-    await asyncio.gather(work(first), work(second))
-    await asyncio.gather(first.close(), second.close())
+    async def both() -> None:
+        await asyncio.gather(first.reset(), second.reset())
+        await asyncio.gather(work(first), work(second))
+        await asyncio.gather(first.close(), second.close())
+
+    asyncio.run(both())
     used = [world.instance.threads for world in (first, second)]
     assert [len(threads) for threads in used] == [5, 5]
     assert len({*used[0]}) == len({*used[1]}) == 1
@@ -137,21 +155,24 @@ class Slow(Base):
 
 
 @pytest.mark.parametrize("slow", ["reset", "plain", "waiting", "step", "get_reward"])
-async def test_each_method_has_a_time_limit_and_the_instance_is_dropped_after_it(slow: str) -> None:
+def test_each_method_has_a_time_limit_and_the_instance_is_dropped_after_it(slow: str) -> None:
     world = session(Slow, {"slow": slow}, limit_s=0.25)
     calls = {
         "reset": world.reset, "plain": lambda: world.call("plain", {}), "waiting": lambda: world.call("waiting", {}),
         "step": lambda: world.step("hello"), "get_reward": world.reward,
     }  # fmt: skip
 
-    for name, call in calls.items():
-        if name == slow:
-            break
-        await call()
-    for later in (calls[slow], world.reward):
-        with pytest.raises(UnscoredError, match=rf"slow\.{slow} did not finish within 0\.25 s"):
-            await later()
-    await world.close()
+    async def work() -> None:
+        for name, call in calls.items():
+            if name == slow:
+                break
+            await call()
+        for later in (calls[slow], world.reward):
+            with pytest.raises(UnscoredError, match=rf"slow\.{slow} did not finish within 0\.25 s"):
+                await later()
+        await world.close()
+
+    asyncio.run(work())
 
 
 class Breaking(Base):
@@ -182,6 +203,17 @@ class Breaking(Base):
 
 
 LINE = Breaking._raise.__code__.co_firstlineno + 2
+
+
+def test_a_tool_error_of_a_tool_is_for_the_policy() -> None:
+    row = {"error": ToolError("no such drawer"), "where": "look"}
+
+    async def work(world: EnvironmentSession) -> float | dict[str, float]:
+        with pytest.raises(ToolError, match="no such drawer"):
+            await world.call("look", {})
+        return await world.reward()
+
+    assert run(session(Breaking, row), work) == 1.0
 
 
 @pytest.mark.parametrize("where", ["reset", "look", "step", "get_reward"])
@@ -279,6 +311,13 @@ def test_a_reward_of_a_turn_counts_for_its_call_alone() -> None:
 
     assert run(session(Bell), work) == [0.25, None, 0.5, 0.25]
     assert Bell.shared.reward is None
+
+
+def test_without_step_a_message_is_the_answer() -> None:
+    async def work(world: EnvironmentSession) -> tuple[Any, Any]:
+        return await world.step("42"), world.instance.answer
+
+    assert run(session(Counter), work) == ((None, None), "42")
 
 
 @pytest.mark.parametrize(

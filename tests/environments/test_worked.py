@@ -1,5 +1,7 @@
 """The expert's episodes, their spoiled copies, and the world of the cold start."""
 
+from __future__ import annotations
+
 import asyncio
 import itertools
 import json
@@ -16,6 +18,7 @@ from agent_rl.environments.worked import (
     _with_other_digits,
     expert_turns,
     habit_shares,
+    require_expert,
     worked_world,
 )
 from agent_rl.errors import ConfigError, ToolError
@@ -86,12 +89,36 @@ def test_each_outer_call_of_the_expert_is_a_step_with_its_arguments_by_name() ->
     )
 
 
+def test_the_expert_of_the_documentation() -> None:
+    look_up, open_, answer = expert_turns(lockers(), {"number": 182, "code": 5515})
+    assert (look_up, open_) == (
+        ExpertTurn("look_up", {"number": 182}),
+        ExpertTurn("open", {"number": 182, "code": 5515}),
+    )
+    assert answer == ExpertTurn("", {}, "done")
+
+
+def test_an_expert_that_raises_names_its_line() -> None:
+    def solve(self: Kitchen) -> None:
+        self.serve(1000)
+
+    with pytest.raises(ConfigError, match=r"Kitchen\.solve failed at .*test_worked\.py:\d+: ToolError: wrong dish"):
+        expert_turns(kind_of(Kitchen, solve=solve), {"dish": 3})
+
+
 def test_an_expert_says_nothing_where_nobody_answers() -> None:
     def solve(self: Any) -> None:
         self.say("hello")
 
     with pytest.raises(ConfigError, match=r"Lockers\.solve failed at .*the class has no step"):
         expert_turns(kind_of(lockers().cls, solve=solve), {"number": 1, "code": 2})
+
+
+def test_an_environment_without_an_expert_is_refused() -> None:
+    kind = kind_of(Kitchen, solve=Environment.solve)
+    for call in (lambda: require_expert(kind), lambda: expert_turns(kind, {})):
+        with pytest.raises(ConfigError, match=r"has no solve.*--model"):
+            call()
 
 
 def test_the_mix_succeeds_in_about_half_of_the_episodes() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.ledger import Ledger
+from agent_rl.evaluation.ledger import Ledger, Record, summarize_trajectory
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn
 
@@ -28,6 +28,29 @@ def settings(data, *words, **flags):
 def begun(folder, given):
     with Ledger(folder, given) as ledger:
         ledger.append(trajectory(0, 0))
+
+
+def test_what_was_appended_is_read_back(tmp_path, data):
+    with Ledger(tmp_path / "out", settings(data)) as ledger:
+        records = [ledger.append(trajectory(row, 0)) for row in range(3)]
+    with Ledger(tmp_path / "out", settings(data)) as ledger:
+        assert ledger.read() == {(row, 0): records[row] for row in range(3)}
+    (first, *_) = records
+    assert (first.reward, first.components, first.seconds, first.error) == (0.9, SCORE.components, 2.0, None)
+    assert first.tokens == {"input": 50, "sampled": 7, "requests": 2}
+    assert first.metrics["turns"] == 2
+    assert first.metrics.keys().isdisjoint(SCORE.components)
+
+
+def test_an_unscored_episode_says_why_and_is_replaced_by_a_later_one(tmp_path, data):
+    with Ledger(tmp_path / "out", settings(data)) as ledger:
+        ledger.append(trajectory(0, 0, None, "the engine failed"))
+        assert ledger.read()[0, 0].error == "the engine failed"
+        ledger.append(trajectory(0, 0))
+        assert ledger.read()[0, 0].error is None
+    assert summarize_trajectory(trajectory(0, 0, None)) == Record(
+        0, 0, "sums", "no score", tokens={"input": 50, "sampled": 7, "requests": 2}, seconds=2.0
+    )
 
 
 def test_a_file_that_cannot_grow_is_named(tmp_path, data):
@@ -108,16 +131,17 @@ def test_other_content_of_a_file_is_refused_and_another_place_is_not(tmp_path, d
         ("reward.custom_reward_function.path=FILE", "reward.custom_reward_function.path"),
     ],
 )  # fmt: skip
-def test_files_that_a_setting_names_are_compared_by_their_content(here, data, word, key):
-    (here / "elsewhere").mkdir()
-    file, copy = here / "mine.py", here / "elsewhere/mine.py"
+def test_files_that_a_setting_names_are_compared_by_their_content(tmp_path, data, monkeypatch, word, key):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    file, copy = tmp_path / "mine.py", tmp_path / "elsewhere/mine.py"
     file.write_text("first")
     copy.write_text("first")
-    begun(here / "out", settings(data, word.replace("FILE", str(file))))
-    Ledger(here / "out", settings(data, word.replace("FILE", str(copy)))).close()
+    begun(tmp_path / "out", settings(data, word.replace("FILE", str(file))))
+    Ledger(tmp_path / "out", settings(data, word.replace("FILE", str(copy)))).close()
     file.write_text("second")
     with pytest.raises(ConfigError, match=f"^{key}: its content has changed"):
-        Ledger(here / "out", settings(data, word.replace("FILE", str(file))))
+        Ledger(tmp_path / "out", settings(data, word.replace("FILE", str(file))))
 
 
 def test_files_that_a_tool_file_names_are_compared_and_what_a_run_writes_is_not(tmp_path, data):

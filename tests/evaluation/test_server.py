@@ -10,11 +10,20 @@ import pytest
 
 from agent_rl.errors import ConfigError, EngineError
 from agent_rl.evaluation import sources
-from agent_rl.evaluation.sources import serve
+from agent_rl.evaluation.sources import cpu_flags, serve
+
+
+def test_the_flags_of_the_profile():
+    flags = cpu_flags()
+    assert flags[flags.index("--device") + 1] == "cpu"
+    assert "--disable-cuda-graph" in flags
+    assert "--enable-memory-saver" not in flags  # it is false
+    assert "True" not in flags
 
 
 @pytest.mark.trainer
-def test_a_server_that_does_not_start_says_why(tmp_path):
+def test_a_server_that_does_not_start_says_why(tmp_path, monkeypatch):
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
 
     async def start():
         async with serve(tmp_path / "nothing", "m", tmp_path / "log"):
@@ -44,6 +53,7 @@ def test_a_server_that_was_killed_is_the_cause_of_what_was_seen(tmp_path, monkey
             if seen is not None:
                 raise seen
 
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
     monkeypatch.setattr(sources, "_start", start)
     with pytest.raises(EngineError) as caught:
         asyncio.run(use(end=True))

@@ -32,6 +32,12 @@ def test_ours_are_what_the_files_declare() -> None:
     assert all(issubclass(found, Component | GroupComponent) for found in kinds().values())
 
 
+def test_a_users_component_is_found_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    made = make_component("mine", f"{tmp_path}/mine.py:Fixed", {"value": 2}, KEY)
+    assert (made.name, made.config.value) == ("mine", 2.0)
+
+
 @pytest.mark.parametrize(
     ("kind", "config", "message"),
     [
@@ -45,9 +51,10 @@ def test_ours_are_what_the_files_declare() -> None:
     ],
 )
 def test_a_component_that_cannot_be_made_is_named(
-    kind: str, config: dict[str, object], message: str, here: Path
+    kind: str, config: dict[str, object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (here / "mine.py").write_text(MINE)
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=message):
         make_component("mine", kind, config, KEY)
 

@@ -19,6 +19,10 @@ def total(values, weights, **settings):
     return source.combine(values, weights, NOTHING)
 
 
+def test_values_are_added_by_their_weights():
+    assert total(VALUES, WEIGHTS) == pytest.approx(-0.5)
+
+
 def test_a_users_function_can_combine_the_values(tmp_path: Path):
     (tmp_path / "rule.py").write_text("def best(values, weights, trajectory):\n    return max(values.values())\n")
     assert total(VALUES, WEIGHTS, combine=f"{tmp_path}/rule.py:best") == 9.0

@@ -1,5 +1,7 @@
 """Every way in which a value can be wrong becomes one sentence with place, value, expectation and remedy."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -93,6 +95,13 @@ def test_an_error_of_a_check_gets_its_place_in_front(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"^{file}:3: tools\[0\] \(search\)\.config: too few. See there"):
         with place.around("See there"):
             raise ValueError("too few.")
+
+
+def test_interpolations_are_resolved_and_words_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_PORT", "9000")
+    path = tmp_path / "a.yaml"
+    path.write_text("port: ${oc.env:MY_PORT}\nnested: {a: 1, b: 2}\n")
+    assert read_yaml(path, ["nested.a=3"]) == {"port": "9000", "nested": {"a": 3, "b": 2}}
 
 
 @pytest.mark.parametrize(

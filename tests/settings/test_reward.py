@@ -8,11 +8,21 @@ from pydantic import ValidationError
 
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings, RewardSettings
-from agent_rl.settings.reward import TermSettings, parse_gate
+from agent_rl.settings.reward import Schedule, TermSettings, parse_gate
 
 
 def read(models: dict[str, Any]) -> Any:
     return AgentRLSettings.from_config({"agent_rl": {"reward": {"models": models}}}).reward.models
+
+
+def test_a_path_is_enough() -> None:
+    model = read({"nice": {"path": "m/rm"}})["nice"]
+    assert (model.kind, model.engine, model.placement, model.tensor_parallel_size) == (
+        "discriminative",
+        "sglang",
+        "own",
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,6 +72,16 @@ def test_a_term_counts_where_a_key_of_it_is_written(reward: dict[str, Any], expe
     ):
         assert weights(again) == expected
         assert again == read
+
+
+@pytest.mark.parametrize(
+    ("from_step", "weights"),
+    [(10, {0: 0.0, 10: 0.0, 15: 0.25, 20: 0.5, 30: 1.0, 99: 1.0}), (29, {10: 0.0, 29: 0.0, 30: 1.0})],
+)
+def test_a_weight_moves_between_two_steps(from_step, weights):
+    schedule = Schedule(start=0, end=1, from_step=from_step, to_step=30)
+    assert {step: schedule.at(step) for step in weights} == pytest.approx(weights)
+    assert schedule.at(None) == 1.0
 
 
 def test_a_gate_is_several_comparisons():

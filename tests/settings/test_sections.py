@@ -5,6 +5,7 @@ from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings, RewardSettings
+from agent_rl.settings.sections import ColdStartSettings
 
 
 def _as_is(config):
@@ -19,6 +20,19 @@ def settings(request):
 @pytest.mark.parametrize("config", [{}, {"agent_rl": None}, {"agent_rl": {}}, {"trainer": {"device": "cpu"}}])
 def test_an_absent_section_gives_the_defaults(settings, config):
     assert settings(config) == AgentRLSettings.from_config(None) == AgentRLSettings()
+
+
+def test_values_are_read(settings):
+    section = {
+        "budget": {"max_tool_calls": 8, "tool_timeout_s": 5},
+        "react": {"observation_role": "tool"},
+        "reward": {"efficiency": {"penalty": 0.2}, "format": {"weight": 0}},
+    }
+    read = settings({"agent_rl": section})
+    assert (read.budget.max_tool_calls, read.budget.tool_timeout_s) == (8, 5.0)
+    assert read.react.observation_role == "tool"
+    assert (read.reward.efficiency.penalty, read.reward.efficiency.floor) == (0.2, -0.5)
+    assert read.reward.format.weight == 0.0
 
 
 def test_interpolations_are_resolved():
@@ -52,6 +66,12 @@ def test_settings_cannot_be_changed_and_can_be_pickled():
 
 def read(**section):
     return AgentRLSettings.from_config({"agent_rl": {"cold_start": section}}).cold_start
+
+
+def test_a_world_and_its_stages_are_enough():
+    found = read(world="text_to_sql", stages=[{"mix": {"oracle": 1}, "steps": 2}])
+    assert isinstance(found, ColdStartSettings)
+    assert (found.held_out, found.stages[0].lr) == (300, 3e-3)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,13 @@ async def test_the_least_recently_used_is_dropped(monkeypatch: pytest.MonkeyPatc
     assert [await ask(cache, key, asked) for key in "acb"] == ["text of a", "text of c", "new"]
 
 
+def test_a_file_outlives_the_process(tmp_path: Path) -> None:
+    path, asked = str(tmp_path / "new" / "replies.jsonl"), list[str]()
+    for expected in ("new", "text of a"):
+        cache = Cache(path)
+        assert asyncio.run(ask(cache, "a", asked)) == expected
+
+
 def results_of_one_process(path: str, name: int) -> None:
     store = Store(path)
     for number in range(200):

@@ -194,6 +194,14 @@ def test_mistake_in_a_call_is_shown_and_counted_but_not_malformed(text, status, 
 # State
 
 
+def test_state_lives_for_one_episode():
+    spec, life = probe()
+    trajectory = run([act("x", "probe"), act("x", "probe"), ANSWER], spec)
+    assert [result.text for result in trajectory.results] == ["1", "2"]
+    assert [result.reward for result in trajectory.results] == [0.5, 0.5]
+    assert life == ["start", "close"]
+
+
 @pytest.mark.parametrize("max_seconds", [None, 10])
 @pytest.mark.parametrize(("fails", "said"), [("unscored", "down"), ("bug", f"failed at {episodes.__file__}:")])
 def test_tool_that_fails_ends_the_episode_unscored_and_keeps_what_happened(max_seconds, fails, said):
@@ -216,15 +224,18 @@ def test_fatal_error_of_a_tool_leaves_the_episode_and_releases_state(max_seconds
 
 @pytest.mark.parametrize("max_seconds", [None, 30])
 @pytest.mark.parametrize("hangs", ["tool", "engine"])
-async def test_cancelled_episode_stops_what_hangs_and_releases_state(max_seconds, hangs):
+def test_cancelled_episode_stops_what_hangs_and_releases_state(max_seconds, hangs):
     spec, life = probe()
     policy = Waiting(*([act("hang", "probe")] if hangs == "tool" else []))
 
-    task = asyncio.ensure_future(episode(policy, spec, max_seconds=max_seconds))
-    await asyncio.sleep(0.1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left running"
+    async def cancelled():
+        task = asyncio.ensure_future(episode(policy, spec, max_seconds=max_seconds))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left running"
+
+    asyncio.run(cancelled())
     assert life == (["start", "stopped", "close"] if hangs == "tool" else [])
     assert policy.cancelled == (hangs == "engine")

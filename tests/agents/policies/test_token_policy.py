@@ -3,6 +3,9 @@
 import asyncio
 
 import pytest
+
+pytest.importorskip("verl")
+
 from verl.workers.rollout.replica import TokenOutput
 
 from agent_rl.agents.policies.token_policy import TokenPolicy
@@ -145,6 +148,21 @@ def test_stop_strings_are_sent_only_to_an_engine_that_knows_text(policy):
 
 
 # Budgets
+
+
+def test_each_request_may_use_what_is_left_of_the_response(policy):
+    made, server = policy(ACT, ANSWER, response_length=300)
+    play(made)
+    used = len(made.mask)
+    asyncio.run(made.generate(STOP))
+    assert [request["params"]["max_new_tokens"] for request in server.requests] == [300, 300 - used]
+
+
+def test_turn_that_is_cut_by_the_budget_is_length(policy):
+    made, _ = policy(ACT, response_length=5)
+    generation, fits = play(made)
+    assert (generation.tokens, generation.finish, fits) == (5, "length", False)
+    assert len(made.sequences()[0].response_ids) == 5
 
 
 def test_end_of_turn_is_not_inserted_beyond_the_budget(policy, tokenizer):

@@ -1,11 +1,13 @@
 """Which messages of a client are the same turn."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest
 
 from agent_rl.agents.episode.format import thoughts_of
-from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.episode.policy import ScriptedPolicy, first_stop
 from agent_rl.agents.sessions.request import message_key
 
 FLOATS = {"b": [2.0, {"c": 0.5}], "a": 1.0}
@@ -62,6 +64,11 @@ def test_code_that_smolagents_completes_and_repeats_is_one_turn() -> None:
 )
 def test_thoughts(text: str, thoughts: str) -> None:
     assert thoughts_of(text) == thoughts
+
+
+def test_the_first_stop_string_ends_a_turn() -> None:
+    assert first_stop("one two", ["two", "one"]) == "one"
+    assert first_stop("one two", ["three"]) is None
 
 
 def test_tokens_are_estimated_without_a_tokenizer() -> None:

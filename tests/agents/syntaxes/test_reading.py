@@ -6,7 +6,7 @@ import pytest
 
 from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.syntaxes import SYNTAXES
-from agent_rl.agents.syntaxes.reading import parameter_types, read_json, without_ends
+from agent_rl.agents.syntaxes.reading import call_from, parameter_types, read_json, without_ends
 from agent_rl.errors import MalformedActionError
 from agent_rl.tools import ToolSpec
 
@@ -17,11 +17,25 @@ def test_json_that_could_not_be_stored_again_is_refused(raw):
         read_json(raw)
 
 
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [('{"a": "b\nc"}', {"a": "b\nc"}), (" [1, 2.5, null] ", [1, 2.5, None]), ("[" * 9 + "]" * 9, None)],
+)
+def test_json_is_read(raw, value):
+    assert value is None or read_json(raw) == value
+
+
 def test_types_are_those_of_all_alternatives():
     parameters = {"a": {"anyOf": [{"type": "integer"}, {"oneOf": [{"type": ["null", "string"]}]}]}, "b": {}, "c": True}
     spec = ToolSpec("t", "d", {"type": "object", "properties": parameters}, object)
     assert parameter_types("t", [spec]) == {"a": {"integer", "null", "string"}, "b": set(), "c": set()}
     assert parameter_types("u", [spec]) == {}
+
+
+@pytest.mark.parametrize("value", [None, 3, [], {}, {"name": ""}, {"name": 1}, {"name": "f", "arguments": 3}])
+def test_value_that_is_no_call_is_malformed(value):
+    with pytest.raises(MalformedActionError):
+        call_from(value, "arguments")
 
 
 @pytest.mark.parametrize(

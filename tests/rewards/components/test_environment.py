@@ -23,3 +23,8 @@ def test_a_part_is_selected_by_the_components_name_or_by_its_own() -> None:
 def test_a_missing_part_is_never_a_zero(rewards: dict[str, float], known: str) -> None:
     with pytest.raises(UnscoredError, match=rf"component 'found': the reward has no part 'found' \(parts: {known}\)"):
         measure(None, **rewards)
+
+
+def test_parts_of_a_reward_are_kept_in_the_trace() -> None:
+    written = Trajectory([], StopReason.ANSWERED, rewards={"found": 0.5}).to_dict()
+    assert Trajectory.from_dict(written).rewards == {"found": 0.5}

@@ -1,10 +1,43 @@
+import copy
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent_rl.rewards.components.terms import efficiency, format_term, overlong
 from agent_rl.settings import EfficiencySettings, FormatSettings, OverlongSettings
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
+
+amounts = st.floats(0, 100, allow_nan=False)
+efficiency_settings = st.builds(
+    EfficiencySettings,
+    penalty=amounts,
+    free_calls=st.integers(0, 5),
+    floor=st.floats(-100, 0),
+    per_error=amounts,
+    per_repeat=amounts,
+    per_1000_tokens=amounts,
+)
+names = st.sampled_from(["python", "search"])
+turns = st.builds(
+    Turn,
+    text=st.just(""),
+    calls=st.lists(st.builds(ToolCall, names, st.fixed_dictionaries({"q": st.integers(0, 1)})), max_size=3),
+    results=st.lists(
+        st.builds(ToolResult, st.just(""), names, st.sampled_from(["a", "b"]), st.sampled_from(ToolStatus)), max_size=3
+    ),
+    malformed=st.sampled_from([None, "bad"]),
+    tool_seconds=amounts,
+    generation_seconds=amounts,
+)
+trajectories = st.builds(
+    Trajectory,
+    prompt=st.just([]),
+    stop_reason=st.just(StopReason.ANSWERED),
+    turns=st.lists(turns, max_size=4),
+    response_tokens=st.integers(0, 10_000),
+)
 
 
 def _trajectory(turns=(), **fields):
@@ -54,6 +87,29 @@ def test_efficiency_counts_what_its_settings_name():
     both = EfficiencySettings(penalty=0.1, free_calls=0, per_error=0.25, floor=-0.5)
     assert efficiency(used, both) == -0.5  # the floor bounds the sum
     assert efficiency(_calls(40), EfficiencySettings(floor=0.0)) == 0.0
+
+
+@given(trajectories, turns, efficiency_settings, st.integers(0, 5_000))
+def test_using_more_never_raises_efficiency(trajectory, turn, settings, tokens):
+    longer = copy.deepcopy(trajectory)
+    longer.turns.append(turn)
+    longer.response_tokens += tokens
+    assert settings.floor <= efficiency(longer, settings) <= efficiency(trajectory, settings) <= 0.0
+
+
+@given(trajectories, turns, st.builds(FormatSettings, turns=st.integers(1, 5)))
+def test_the_format_falls_with_every_malformed_turn_and_never_rises(trajectory, turn, settings):
+    longer = copy.deepcopy(trajectory)
+    longer.turns.append(turn)
+    assert -1.0 <= format_term(longer, settings) <= format_term(trajectory, settings) <= 0.0
+
+
+@given(st.integers(1, 10_000), st.data())
+def test_overlong_falls_from_zero_to_minus_its_penalty(limit, data):
+    settings = OverlongSettings(penalty=data.draw(amounts), buffer_tokens=data.draw(st.none() | st.integers(1, limit)))
+    fewer, more = sorted(data.draw(st.tuples(*[st.integers(0, 20_000)] * 2)))
+    values = [overlong(_trajectory(response_tokens=tokens), settings, limit) for tokens in (fewer, more)]
+    assert -settings.penalty <= values[1] <= values[0] <= 0.0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-from agent_rl.rewards.lab.editing import answered, with_answer
+from agent_rl.rewards.lab.editing import answered, with_answer, with_thought, with_turns
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, Turn
 from tests.rewards.lab.episodes import problems, trajectories
 
@@ -32,6 +32,23 @@ def test_an_answer_that_a_tool_took_is_changed_in_the_call():
     assert changed.turns[0].calls[0].arguments == {"answer": "42"}
     assert changed.turns[0].results[0].answer == "42"
     assert (call.arguments, result.answer) == ({"answer": "41"}, "41")
+
+
+def test_thoughts_change_no_answer():
+    original = trajectories(problems(1))[0]
+    changed = with_thought(original, "#### 1")
+    assert changed.turns[-1].text == f"#### 1\n{original.turns[-1].text}"
+    assert changed.answer == original.answer
+    assert changed.response_tokens > original.response_tokens
+
+
+def test_more_turns_take_more_tokens_and_seconds():
+    original = trajectories(problems(1))[0]
+    changed = with_turns(original, [original.turns[0], *original.turns])
+    assert len(changed.turns) == len(original.turns) + 1
+    assert changed.tool_calls == original.tool_calls + 1
+    assert changed.response_tokens > original.response_tokens
+    assert changed.seconds >= original.seconds
 
 
 def test_answered_needs_the_stop_reason_and_a_turn():

@@ -20,6 +20,15 @@ def _write(path, writer, start):
         trace.append(path, _trajectory(f"{writer}-{line}", text=str(writer) * 50_000))
 
 
+def test_what_was_appended_is_read_in_order(tmp_path):
+    path = tmp_path / "new" / "folder" / "trace.jsonl"
+    written = [_trajectory(str(number), text="two\nlines \u4e2d") for number in range(3)]
+    for trajectory in written:
+        trace.append(path, trajectory)
+    assert list(trace.read(path)) == written
+    assert list(trace.read(str(path))) == written
+
+
 def test_many_processes_append_whole_lines(tmp_path):
     path = tmp_path / "trace.jsonl"
     context = multiprocessing.get_context("spawn")
@@ -56,6 +65,14 @@ def test_a_wrong_line_is_named(tmp_path, line):
     with pytest.raises(ValueError, match=r"trace\.jsonl, line 1: ") as caught:
         list(trace.read(path))
     pickle.loads(pickle.dumps(caught.value))
+
+
+def test_a_path_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        trace.append(tmp_path / "file" / "trace.jsonl", _trajectory("0"))
+    with pytest.raises(OSError, match="missing"):
+        list(trace.read(tmp_path / "missing"))
 
 
 def test_a_trace_of_version_0_1_0_is_read_and_written_with_an_empty_row(tmp_path):

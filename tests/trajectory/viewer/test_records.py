@@ -1,5 +1,7 @@
 """Which files can be viewed, and records of other programs in our form."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory.viewer.records import find_sources, in_our_form
+from tests.trajectory.viewer.conftest import trajectory
 
 
 def test_a_runs_folder_has_its_trace_or_else_its_rollouts(run: Path, tmp_path: Path) -> None:
@@ -25,9 +28,17 @@ def test_a_run_that_has_just_begun_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "said"), [("no_such", "no such file"), (".", "contains no trajectories")])
-def test_what_cannot_be_viewed_is_refused(here: Path, name: str, said: str) -> None:
+def test_what_cannot_be_viewed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=said):
         find_sources([name])
+
+
+def test_our_own_record_is_as_it_is() -> None:
+    record = trajectory(0, 0).to_dict()
+    assert in_our_form(record) is record
 
 
 def test_a_line_of_verls_dump_is_divided_at_its_roles() -> None:

@@ -1,6 +1,9 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from agent_rl.launch import training
 from agent_rl.launch.doctor.checks import configuration
@@ -30,10 +33,36 @@ def test_a_folder_that_is_not_there(make_case: MakeCase) -> None:
     assert refused(training.models_are_there(make_case(judge))).startswith("agent_rl.reward.models.nice.path: there is")
 
 
-def test_the_tiny_model_is_made_by_the_launcher(make_case: MakeCase, here: Path) -> None:
+def test_the_tiny_model_is_made_by_the_launcher(
+    make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     case = make_case({MODEL: "outputs/tiny_model"})
-    object.__setattr__(case, "folder", here)
+    object.__setattr__(case, "folder", tmp_path)
     assert only(configuration.model(case)).status is Status.SKIPPED
+
+
+ACTOR = "actor_rollout_ref.actor"
+
+
+def test_the_recipes_batches_pass(make_case: MakeCase) -> None:
+    for on_cpu in (True, False):
+        assert only(configuration.validation(make_case(on_cpu=on_cpu))).status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"data.train_batch_size": 3, "trainer.n_gpus_per_node": 4}, "real_train_batch_size (6) must be divisible"),
+        ({f"{ACTOR}.ppo_mini_batch_size": 8}, "must be >= actor.ppo_mini_batch_size (8)"),
+        ({f"{ACTOR}.ppo_micro_batch_size_per_gpu": None}, "Please set at least one of"),
+        ({"actor_rollout_ref.rollout.val_kwargs.do_sample": True, "actor_rollout_ref.rollout.temperature": 0}, "temp"),
+    ],
+)
+def test_an_assertion_of_verl_is_reported_once(make_case: MakeCase, keys: dict[str, Any], text: str) -> None:
+    finding = only(configuration.validation(make_case(keys)))
+    assert finding.status is Status.PROBLEM
+    assert text in finding.text
 
 
 def test_the_trainers_checks_are_made_as_well(make_case: MakeCase) -> None:
@@ -57,9 +86,12 @@ def test_a_checkpoint_of_training_is_a_model(make_case: MakeCase, tmp_path: Path
     assert case.model.config["max_position_embeddings"] == 64
 
 
-def test_a_folder_with_another_run_is_a_problem(make_case: MakeCase, here: Path) -> None:
+def test_a_folder_with_another_run_is_a_problem(
+    make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert only(configuration.run_folder(make_case())).status is Status.OK
-    assert not (here / "outputs").exists()
+    assert not (tmp_path / "outputs").exists()
     config = make_case().config
     assert config is not None
     with RunFolder(config) as run:
