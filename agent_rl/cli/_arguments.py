@@ -29,11 +29,16 @@ def print_json(result: Any) -> None:
 
 
 def print_result(result: Any, as_json: bool, *lines: object) -> None:
-    """Print the result of a command: as JSON with `--json`, otherwise as the given lines."""
+    """Print the result of a command: as JSON with `--json`, otherwise as the given lines and tables."""
     if as_json:
-        print_json(result)
-    else:
-        print(*lines, sep="\n", flush=True)
+        return print_json(result)
+    from rich.console import Console
+
+    for line in lines:
+        if hasattr(line, "__rich_console__"):
+            Console().print(line)
+        else:
+            print(line, flush=True)
 
 
 def json_object(key: str, text: str) -> dict[str, Any]:

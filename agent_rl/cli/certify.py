@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, print_json, print_result
 
 app = typer.Typer(
     rich_help_panel="check", help="Check an algorithm's gradient, or a finished run.", no_args_is_help=True
@@ -96,12 +96,11 @@ def run(
 
     lines = certify_run(path, tokenizer, dict(map(_weights, model or [])), algorithm)
     ok = all(line.status != "problem" for line in lines)
-    if as_json:
-        print_json({"ok": ok, "lines": [asdict(line) for line in lines]})
-    else:
-        for line in lines:
-            print(f"{line.status:<12} {line.check:<11} {line.text} [{line.source}]")
-            print(*(f"{'':<24} {problem}\n" for problem in line.problems), sep="", end="")
+    shown = []
+    for line in lines:
+        shown += [f"{line.status:<12} {line.check:<11} {line.text} [{line.source}]"]
+        shown += [f"{'':<24} {problem}" for problem in line.problems]
+    print_result({"ok": ok, "lines": [asdict(line) for line in lines]}, as_json, *shown)
     raise typer.Exit(not ok)
 
 

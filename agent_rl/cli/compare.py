@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, print_result
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ def compare(
     """
     from contextlib import closing
 
-    from rich.console import Console
-
     from agent_rl.trajectory.viewer.index import TraceIndex
     from agent_rl.trajectory.viewer.records import find_sources
 
@@ -66,11 +64,8 @@ def compare(
     if not changes or sides[0] == sides[1]:
         remedy = "Evaluate both on the same rows: agent-rl eval RUN"
         raise ConfigError("A B", f"no row has a scored sample in both {first} and {second}", remedy)
-    if as_json:
-        measures = {name: {"a": a, "b": b, **asdict(change)} for name, (a, b, change) in changes.items()}
-        print_json({"a": first, "b": second, "measures": measures})
-    else:
-        Console().print(_table(first, second, changes))
+    measures = {name: {"a": a, "b": b, **asdict(change)} for name, (a, b, change) in changes.items()}
+    print_result({"a": first, "b": second, "measures": measures}, as_json, _table(first, second, changes))
 
 
 def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json, print_result
+from agent_rl.cli._arguments import Json, print_result
 from agent_rl.errors import ConfigError
 
 app = typer.Typer(rich_help_panel="train", add_completion=False)
@@ -48,8 +48,6 @@ def experiment(
 
     --json: the receipt; with --check, `stale`: a sentence for each receipt that no longer matches.
     """
-    from rich.console import Console
-
     from agent_rl.evaluation.experiments.experiment import Experiment, comparison
     from agent_rl.evaluation.experiments.receipt import check as stale_receipts
     from agent_rl.launch.recipes import results_folder
@@ -63,11 +61,7 @@ def experiment(
         raise ConfigError("RECIPE", "no recipe was given", "Pass a recipe, or --check")
     run = Experiment(recipe, seeds, words or [])
     receipt = run.run(out or (run.folder / "results" if words else results_folder(recipe)))
-    if as_json:
-        print_json(receipt)
-    else:
-        Console().print(comparison(receipt))
-        for name, holds in receipt["holds"].items():
-            print(f"{'yes' if holds else 'NO '}  {name.replace('_', ' ')}")
+    claims = (f"{'yes' if holds else 'NO '}  {name.replace('_', ' ')}" for name, holds in receipt["holds"].items())
+    print_result(receipt, as_json, comparison(receipt), *claims)
     if run.failed:
         raise typer.Exit(1)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json, recipe_names
+from agent_rl.cli._arguments import Json, print_result, recipe_names
 from agent_rl.cli.eval import opened, run_missing, split_run, task_as
 
 app = typer.Typer(rich_help_panel="look", add_completion=False)
@@ -81,13 +81,11 @@ def fork(
         unscored = summarize(records, rows=len(recordings), n=n)["unscored"]
         result = {"trajectories": trajectories, "unscored": unscored, "of": ledger.about()}
     (folder / "values.json").write_text(json.dumps(result, indent=2) + "\n")
-    if as_json:
-        return print_json({**result, "folder": str(folder)})
-    print(LINE.format("trajectory", "turn", "calls", "value before the turn", "difference"))
+    lines = [LINE.format("trajectory", "turn", "calls", "value before the turn", "difference")]
     for name, each in ((own["id"], each) for own in trajectories for each in own["turns"]):
         difference = "-" if each["difference"] is None else f"{each['difference']:+.3f}"
         value = cell({"mean": each["value"], **each})
-        print(LINE.format(name[-12:], each["turn"], ", ".join(each["calls"])[:20] or "-", value, difference))
-    print(f"{len(records):,} episodes. {folder}/values.json")
-    for error, count in unscored.items():
-        print(f"{count:,} unscored: {error}")
+        lines.append(LINE.format(name[-12:], each["turn"], ", ".join(each["calls"])[:20] or "-", value, difference))
+    lines.append(f"{len(records):,} episodes. {folder}/values.json")
+    lines += [f"{count:,} unscored: {error}" for error, count in unscored.items()]
+    print_result({**result, "folder": str(folder)}, as_json, *lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json, recipe_names
+from agent_rl.cli._arguments import Json, print_result, recipe_names
 from agent_rl.cli._reward_inputs import configured
 from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
 
@@ -57,15 +57,10 @@ def try_judges(
     answers = asyncio.run(_answers(judges, chosen, group))
     question = next((message.content for message in reversed(chosen.prompt) if message.role == "user"), "")
     about = {"id": chosen.id, "question": question, "answer": chosen.answer, "ground_truth": chosen.ground_truth}
-    if as_json:
-        print_json({**about, **answers})
-    else:
-        for name, value in about.items():
-            print(f"{name.replace('_', ' '):13} {value}")
-        for name, answer in answers.items():
-            print(f"\n{name}")
-            for key, value in answer.items():
-                print(f"  {key:11} {value}")
+    lines = [f"{name.replace('_', ' '):13} {value}" for name, value in about.items()]
+    for name, answer in answers.items():
+        lines += ["", name, *(f"  {key:11} {value}" for key, value in answer.items())]
+    print_result({**about, **answers}, as_json, *lines)
     if any("error" in answer for answer in answers.values()):
         raise typer.Exit(1)
 

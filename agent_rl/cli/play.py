@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import Data, Json, RewardFunctions, print_json, with_additions
+from agent_rl.cli._arguments import Data, Json, RewardFunctions, print_result, with_additions
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -58,10 +58,7 @@ def play(
     is_typed = not expert and sys.stdin.isatty()
     lines = _expert_lines(kind, rows[row]) if expert else _typed_lines("> " if is_typed and not as_json else "")
     turns, value = asyncio.run(_play(kind, rows[row], lines, echo=not is_typed, quiet=as_json))
-    if as_json:
-        print_json({"turns": turns, "reward": value})
-    else:
-        print(f"reward {'none' if value == {} else value}")
+    print_result({"turns": turns, "reward": value}, as_json, f"reward {'none' if value == {} else value}")
 
 
 async def _play(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from agent_rl.cli._arguments import Json, Recipe, print_json, recipe_names
+from agent_rl.cli._arguments import Json, Recipe, print_result, recipe_names
 from agent_rl.cli._arguments import Overrides as RunOverrides
 from agent_rl.cli._reward_inputs import configured, kept_pieces
 from agent_rl.errors import ConfigError, did_you_mean
@@ -63,14 +63,16 @@ def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = Fals
 
     case = Case(config=compose(recipe, overrides or []))
     texts, pays = formulas(case.reward), payments(case.reward, case.max_turns, case.settings.budget)
-    if as_json:
-        print_json({pattern: {"formula": formula, "pays": pays[pattern]} for pattern, formula in texts.items()})
-        return
+    lines = []
     for pattern, formula in texts.items():
-        print(f"data sources {pattern}\n" * (len(texts) > 1) + f"{formula}\n")
+        lines += [*([f"data sources {pattern}"] if len(texts) > 1 else []), formula, ""]
         for name, (number, others) in pays[pattern].items():
-            print(f"{name:24}", " + ".join([f"{number:.4g}", *(f"{w:g} x {other}" for other, w in others.items())]))
-        print()
+            lines.append(
+                f"{name:24} " + " + ".join([f"{number:.4g}", *(f"{w:g} x {other}" for other, w in others.items())])
+            )
+        lines.append("")
+    result = {pattern: {"formula": formula, "pays": pays[pattern]} for pattern, formula in texts.items()}
+    print_result(result, as_json, *lines)
 
 
 @app.command()
@@ -95,8 +97,6 @@ def score(
     --json: `all` and `data_sources` (each with `scored`, `unscored`, `reward`, `components`), `errors` (counts by
     text).
     """
-    from rich.console import Console
-
     from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups, summary, summary_table
 
     stored, reward = read_trajectories(trajectories, limit), configured(config, overrides or [])
@@ -109,13 +109,8 @@ def score(
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text("".join(f"{trajectory.to_json()}\n" for trajectory in rescored), encoding="utf-8")
-    if as_json:
-        print_json(result)
-        return
-    console = Console()
-    console.print(summary_table(result, str(trajectories)))
-    for error, count in result["errors"].items():
-        console.print(f"{count} unscored: {error}", markup=False, highlight=False)
+    errors = (f"{count} unscored: {error}" for error, count in result["errors"].items())
+    print_result(result, as_json, summary_table(result, str(trajectories)), *errors)
 
 
 @app.command()
@@ -144,8 +139,6 @@ def attack(
     --json: `ok`, `trajectories`, `unscored`, `wrong`, `attacks` (each with `purpose`, `applied`, `raised`,
     `raised_wrong`, `mean_gain`, `max_gain`, `escaped`, `example`).
     """
-    from rich.console import Console
-
     from agent_rl.rewards.lab.attack import attack_table, run_attacks
     from agent_rl.rewards.lab.groups import read_trajectories
 
@@ -155,18 +148,17 @@ def attack(
     with kept_pieces("trajectories", len(stored), config, overrides, work) as kept:
         running = run_attacks(stored, reward, chosen, tolerance=tolerance, concurrency=concurrency, kept=kept)
         report = asyncio.run(_closed(reward, running))
-    if as_json:
-        print_json(report)
-        raise typer.Exit(not report["ok"])
-    console = Console()
     counts = ", ".join(f"{report[name]:,} {name}" for name in ("trajectories", "wrong", "unscored"))
-    console.print(attack_table(report, f"{trajectories}: {counts}"))
+    lines: list[object] = [attack_table(report, f"{trajectories}: {counts}")]
     for name, outcome in report["attacks"].items():
         if (example := outcome["example"]) is not None:
             paid = example["error"] or f"{example['before']:.3f} -> {example['after']:.3f}"
             risen = ", ".join(f"{key} {a:.3f} -> {b:.3f}" for key, (a, b) in example["components"].items())
-            text = f"{name} ({outcome['purpose']}): {example['trajectory']}, {paid}; {risen}\n  {example['answer']!r}"
-            console.print(text, markup=False, highlight=False)
+            lines += [
+                f"{name} ({outcome['purpose']}): {example['trajectory']}, {paid}; {risen}",
+                f"  {example['answer']!r}",
+            ]
+    print_result(report, as_json, *lines)
     raise typer.Exit(not report["ok"])
 
 

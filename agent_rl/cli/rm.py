@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import Endpoint, Json, json_object, print_json
+from agent_rl.cli._arguments import Endpoint, Json, json_object, print_result
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ def evaluate(
     --json: `samples`, `failed`, `unparsable`, `accuracy` (`mean`, `low`, `high`, `rows`), `both_orders` (JudgeBench's
     accuracy), `categories`, `mean_of_categories`, `mae`, `pearson`, `spearman`, `position_bias`, `consistent`, `ties`.
     """
-    from rich.console import Console
-
     from agent_rl.evaluation.judges import judge_table, read_samples, report_on
 
     samples = read_samples(files, score=score, limit=limit)
@@ -88,10 +86,8 @@ def evaluate(
     report = report_on(judged)
     if out is not None:
         _write(out, report, judged)
-    if as_json:
-        print_json(report)
-    else:
-        Console().print(judge_table(report, f"{model} on {', '.join(Path(file).name for file in files)}"))
+    names = ", ".join(Path(file).name for file in files)
+    print_result(report, as_json, judge_table(report, f"{model} on {names}"))
 
 
 def _judge(keys: dict[str, Any], template: str | None, request: dict[str, Any]) -> Callable[[str], JudgeSource]:

@@ -22,19 +22,17 @@ def list_tools(as_json: Json = False) -> None:
 
     --json: `tools` (each with `name`, `kind`, `text`).
     """
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     from agent_rl.tools.inspection import built_in
 
-    if as_json:
-        print_json({"tools": [dict(zip(("name", "kind", "text"), row, strict=True)) for row in built_in()]})
-        return
     table = Table("name", "kind", "what it is", box=None, pad_edge=False, header_style="bold")
     for row in built_in():
         table.add_row(*map(escape, row))
-    Console().print(table)
+    print_result(
+        {"tools": [dict(zip(("name", "kind", "text"), row, strict=True)) for row in built_in()]}, as_json, table
+    )
 
 
 @app.command()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, print_result
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,12 +70,8 @@ def export(
         written |= _sft(path, select(path, step=step), target, options, limit)
     else:
         written["trajectories"] = _flat(path, chosen, target, form)
-    if as_json:
-        print_json(written)
-        return
-    print(f"{written['trajectories']} trajectories: {written['out']}")
-    for reason, count in written.get("left_out", {}).items():
-        print(f"  left out: {count} ({reason})")
+    left_out = (f"  left out: {count} ({reason})" for reason, count in written.get("left_out", {}).items())
+    print_result(written, as_json, f"{written['trajectories']} trajectories: {written['out']}", *left_out)
 
 
 def _flat(path: Path, chosen: Iterable[Trajectory], target: Path, form: str) -> int:
