@@ -432,43 +432,33 @@ def recipe_page(name: str) -> str:
 
 def certificates_page() -> str:
     """Return the table of `make certify`: how each algorithm's mean gradient compares with the exact one."""
-    table = json.loads((FOLDER / "reference/certificates.json").read_text())
-    lines = [
-        f"""{NOTE}
+    table = _figures("certificates")
+    head = f"""{NOTE}
 # Certificates
 
 Written by `make certify` with verl {table["verl"]}. [Algorithms](../guides/algorithms.md#certificates) explains the
 columns, and [certificates.json](certificates.json) has the figures of each process.
-
-| algorithm | objective | cosine | large batch | length | variance | verdict |
-| --- | --- | --- | --- | --- | --- | --- |"""
-    ]
+"""
+    rows = []
     for own in table["certificates"]:
         low, high = (f"{length:.2f}" for length in own["length"])
-        cells = (
-            f"`{own['name']}`",
-            own["objective"] or "none",
-            "" if own["cosine"] is None else f"{own['cosine']:.4f}",
-            "" if own["large_cosine"] is None else f"{own['large_cosine']:.4f}",
-            low if low == high else f"{low} to {high}",
-            "" if own["variance"] is None else f"{own['variance']:.2f}",
-            own["verdict"],
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        figures = (("cosine", ".4f"), ("large_cosine", ".4f"), ("variance", ".2f"))
+        cosine, large, variance = ("" if own[key] is None else format(own[key], form) for key, form in figures)
+        length, formula = low if low == high else f"{low} to {high}", own["objective"] or "none"
+        rows.append((f"`{own['name']}`", formula, cosine, large, length, variance, own["verdict"]))
+    columns = ("algorithm", "objective", "cosine", "large batch", "length", "variance", "verdict")
+    return f"{head}\n{_markdown(columns, rows)}"
 
 
 def turn_credit_page() -> str:
     """Return the table of `make credit`: how well each algorithm's advantages predict what turns were worth."""
-    table = json.loads((FOLDER / "reference/turn_credit.json").read_text())
-    of, machine = table["worlds"]["outcome"]["of"], table["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in of["versions"].items())
+    table = _figures("turn_credit")
+    of = table["worlds"]["outcome"]["of"]
     weights = of["weights"].removeprefix("sha256:")[:16]
-    lines = [
-        f"""{NOTE}
+    page = f"""{NOTE}
 # Turn credit
 
-Written by `make credit` on {machine["cpu"]} ({machine["cores"]} cores) with {versions}.
+Written by `make credit` on {_where(table["machine"], of["versions"])}.
 The weights are `{weights}`; [turn_credit.json](turn_credit.json) has all figures and hashes.
 
 The cold-started model of `recipes/text_world` played {table["prompts"]} households {table["samples"]} times each.
@@ -477,23 +467,17 @@ What a turn was worth is the difference between the values after and before it. 
 this difference with the turn's advantage, as the trainer computes it: over all turns, and after subtracting the mean
 of the trajectory from both, which leaves only the credit within trajectories. The square root of the correlation
 between the two independent estimates is the ceiling: a perfect predictor would reach it. Intervals (95%) come from
-resampling trajectories."""
-    ]
+resampling trajectories.
+"""
     titles = {"outcome": "The recipe's reward", "turn rewards": "The same with 0.1 for seeing, taking and bringing"}
     for name, world in table["worlds"].items():
-        size = f"{len(world['rewards'])} trajectories with {world['turns']} turns."
-        lines += ["", f"## {titles[name]}", "", size, ""]
-        lines += ["| algorithm | all turns | within trajectories |", "| --- | --- | --- |"]
         ranked = sorted(world["algorithms"].items(), key=lambda item: -item[1]["all"]["correlation"])
-        for algorithm, own in [*((f"`{word}`", own) for word, own in ranked), ("ceiling", world["ceiling"])]:
-            lines.append(f"| {algorithm} | {_correlation(own['all'])} | {_correlation(own['within'])} |")
-    return "\n".join(lines) + "\n"
-
-
-def scale_page() -> str:
-    """Return the tables of `make scale`: what a step costs besides the GPUs, and what limits a cluster first."""
-    table = json.loads((FOLDER / "reference/scale.json").read_text())
-    return _made_by("scale_page.py", "scale_page", NOTE, table)()
+        named = [*((f"`{word}`", own) for word, own in ranked), ("ceiling", world["ceiling"])]
+        rows = [(algorithm, _correlation(own["all"]), _correlation(own["within"])) for algorithm, own in named]
+        size = f"{len(world['rewards'])} trajectories with {world['turns']} turns."
+        columns = ("algorithm", "all turns", "within trajectories")
+        page += f"\n## {titles[name]}\n\n{size}\n\n{_markdown(columns, rows)}"
+    return page
 
 
 def _correlation(own: Mapping[str, float] | None) -> str:
@@ -502,17 +486,15 @@ def _correlation(own: Mapping[str, float] | None) -> str:
 
 def faults_page() -> str:
     """Return the table of `make faults`: trainings that were broken at random moments, and what was lost."""
-    record = json.loads((FOLDER / "reference/faults.json").read_text())
+    record = _figures("faults")
     cases: dict[str, list[Any]] = {}
     for name, case in record["cases"].items():
         cases.setdefault(name.rpartition(" ")[0], []).append(case)
-    killed, machine = sum(len(cases.get(kind, ())) for kind in record["kills"]), record["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    lines = [
-        f"""{NOTE}
+    killed = sum(len(cases.get(kind, ())) for kind in record["kills"])
+    head = f"""{NOTE}
 # Faults
 
-Written by `make faults` on {machine["cpu"]} ({machine["cores"]} cores) with {versions}.
+Written by `make faults` on {_where(record["machine"], record["versions"])}.
 [faults.json](faults.json) has every run: the moment, what was hit, how each start ended, and what it printed.
 
 Each run is a real training of {record["steps"]} steps on a CPU that saves a checkpoint every {record["saved"]} steps.
@@ -522,21 +504,27 @@ exactly once with its tokens, every sampled token was trained on or has a reason
 and no process, temporary file or shared memory was left, except a semaphore of 32 bytes after SIGKILL to the launcher.
 A failing tool or judge may leave trajectories without a score. **{killed} of {record["runs"]} runs with SIGKILL have
 been executed so far**; the command resumes with the rest.
-
-| fault | runs | finished alone | resumed | steps | steps trained twice | unscored | trace records lost | verdict |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
-    ]
+"""
+    rows = []
     for kind, own in cases.items():
         alone, starts = sum(len(case["ends"]) == 1 for case in own), [len(case["ends"]) for case in own]
-        sums = [sum(case[name] for case in own) for name in ("repeated", "unscored", "records_lost")]
+        sums = [str(sum(case[name] for case in own)) for name in ("repeated", "unscored", "records_lost")]
         steps = " to ".join(str(each) for each in sorted({case["steps"] for case in own}))
         failed = [case["problems"][0] for case in own if case["problems"]]
         verdict = "passed" if not failed else f"{len(failed)} failed: {'; '.join(failed)}"
         resumed = f"{len(own) - alone}" + (f" (up to {max(starts) - 1} times)" if max(starts) > 2 else "")
-        lines.append(
-            f"| {kind} | {len(own)} | {alone} | {resumed} | {steps} | {' | '.join(map(str, sums))} | {verdict} |"
-        )
-    return "\n".join(lines) + "\n"
+        rows.append((kind, str(len(own)), str(alone), resumed, steps, *sums, verdict))
+    numbers = ("runs", "finished alone", "resumed", "steps", "steps trained twice", "unscored", "trace records lost")
+    return f"{head}\n{_markdown(('fault', *numbers, 'verdict'), rows)}"
+
+
+def _figures(name: str) -> Any:
+    return json.loads((FOLDER / f"reference/{name}.json").read_text())
+
+
+def _where(machine: Mapping[str, Any], versions: Mapping[str, str]) -> str:
+    """Return the machine and the versions with which figures were measured."""
+    return f"{machine['cpu']} ({machine['cores']} cores) with {', '.join(map(' '.join, versions.items()))}"
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -544,7 +532,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/certificates.md": certificates_page,
     "reference/turn_credit.md": turn_credit_page,
     "reference/faults.md": faults_page,
-    "reference/scale.md": scale_page,
+    "reference/scale.md": lambda: _made_by("scale_page.py", "scale_page", NOTE, _figures("scale"))(),
     "reference/judgebench.md": _made_by("judgebench.py", "judgebench_page", NOTE, _markdown),
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
