@@ -123,7 +123,7 @@ def test_a_class_of_trl_with_its_reward_beside_it(tmp_path: Path) -> None:
     shown = play(*words, "--reward", f"{file}:looked", typed=moves)
     assert shown.startswith("Look.\n\n<image> You see a wall.\n\nTools: look(direction: string)\n")
     assert "\n> look(direction='left')\n<image>left\n" in shown
-    assert shown.endswith("reward {'looked': 111.0, 'reset_differs': 0.0}\n")
+    assert shown.endswith("reward {'looked': 111.0}\n")
     assert play(*words, typed=moves).endswith("reward none\n")
     with pytest.raises(AgentRLError, match=r"Drop --data and --reward"):
         play(str(LOCKERS), "--reward", f"{file}:looked")
