@@ -183,7 +183,8 @@ def test_samples_that_begin_differently_are_warned_of_before_the_run(write, capl
     for file in (write(text), write(ENV, "alike")):
         try_out(load_environment("mine", str(file)))
     (warning,) = caplog.messages
-    assert warning.startswith("Env.reset") and "it differs between two calls in self.secret" in warning
+    assert warning.startswith("Env.reset")
+    assert "it differs between two calls in self.secret" in warning
 
 
 def test_an_exhausted_iterator_is_an_observation(write):
