@@ -12,7 +12,7 @@ import httpx
 
 from agent_rl.conformance import Driver, OpenSession, TrainedSequence, Unsupported
 from agent_rl.conformance.engine import MODEL, Engine, ScriptedTurn
-from agent_rl.trajectory.trace import sampled_runs
+from agent_rl.trajectory.trace.tokens import sampled_runs
 
 CHAT = "/v1/chat/completions"
 STOP = "STOP"

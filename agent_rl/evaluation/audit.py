@@ -21,7 +21,7 @@ from agent_rl.agents.policies.chat_template import ChatTemplate
 from agent_rl.agents.policies.rendering_difference import difference
 from agent_rl.agents.syntaxes.json_calls import without_channels
 from agent_rl.trajectory import Trajectory
-from agent_rl.trajectory.trace import sampled_runs
+from agent_rl.trajectory.trace.tokens import sampled_runs
 
 Drift = Literal["none", "tokens", "text"]
 AROUND = 30

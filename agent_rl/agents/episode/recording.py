@@ -23,7 +23,8 @@ from agent_rl.environments.kind import row_values
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import Trajectory
-from agent_rl.trajectory.trace import TokenSequence, sampled_runs
+from agent_rl.trajectory.trace import TokenSequence
+from agent_rl.trajectory.trace.tokens import sampled_runs
 
 Sample = tuple[list[int], list[int], list[float]]
 """All tokens before a sample (a turn, or the notes of a fold), the tokens of the sample, and their log-probs."""

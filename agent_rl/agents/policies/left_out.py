@@ -16,7 +16,7 @@ from typing import Literal
 
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.trajectory import StopReason, Trajectory, Turn
-from agent_rl.trajectory.trace import sampled_runs
+from agent_rl.trajectory.trace.tokens import sampled_runs
 
 
 def masked_sequences(

@@ -23,7 +23,8 @@ from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_
 from agent_rl.agents.policies.media import Media, new_images, without_images
 from agent_rl.agents.syntaxes.json_calls import CHANNEL, without_channels
 from agent_rl.errors import EngineError, FatalError, UnscoredError
-from agent_rl.trajectory.trace import Tokens, TokenSequence, sampled_runs
+from agent_rl.trajectory.trace import Tokens, TokenSequence
+from agent_rl.trajectory.trace.tokens import sampled_runs
 
 
 class TrainingSequence(NamedTuple):

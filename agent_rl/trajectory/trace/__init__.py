@@ -9,7 +9,7 @@ also reads the others. `trace.images/` contains the images.
 from agent_rl.trajectory.trace.batches import TrainedBatch, TrainedRow, read_batches, read_trained_rows
 from agent_rl.trajectory.trace.files import append, read, segments
 from agent_rl.trajectory.trace.images import find_image, image_folder, image_names
-from agent_rl.trajectory.trace.tokens import TokenReader, Tokens, TokenSequence, sampled_runs
+from agent_rl.trajectory.trace.tokens import TokenReader, Tokens, TokenSequence
 from agent_rl.trajectory.trace.writer import TraceWriter
 from agent_rl.work.parts import append_lines, firsts, parts
 
@@ -30,6 +30,5 @@ __all__ = [
     "read",
     "read_batches",
     "read_trained_rows",
-    "sampled_runs",
     "segments",
 ]

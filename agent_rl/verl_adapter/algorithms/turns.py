@@ -17,7 +17,7 @@ import numpy as np
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.settings import GigpoSettings
 from agent_rl.trajectory import Trajectory
-from agent_rl.trajectory.trace import sampled_runs
+from agent_rl.trajectory.trace.tokens import sampled_runs
 from agent_rl.verl_adapter.algorithms import gigpo
 from agent_rl.verl_adapter.algorithms.turn import ESTIMATOR, turn_advantages
 from agent_rl.verl_adapter.trained_samples import final_rows, session_of

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from verl import DataProto
 
-from agent_rl.trajectory.trace import sampled_runs
+from agent_rl.trajectory.trace.tokens import sampled_runs
 from agent_rl.verl_adapter.certificates.processes import COMPONENTS, OBSERVATION, TabularTrajectory
 
 PADDING = "pad0"
