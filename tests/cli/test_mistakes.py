@@ -58,7 +58,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("eval", "--data", "own.parquet"), ("--model: no model was given", "a run's folder")),
     (("eval", "--model", "m"), ("--data: no rows were given", "--recipe NAME")),
     (("eval", "run"), ("the run run has saved no checkpoint", "trainer.save_freq=N")),
-    (("eval", "nothing"), ("nothing: its run.json cannot be read", "Pass a run's folder")),
+    (("eval", "nothing"), ("nothing: nothing/run.json cannot be read", "Pass a run's folder")),
     ((*EVAL, "--endpoint", "127.0.0.1"), ("endpoint", "127.0.0.1", "is not an address")),
     ((*EVAL, *CLOSED, "--loop", "react"), ("there is no agent 'react'", "Did you mean 'react_agent'?", "--script")),
     ((*EVAL, *CLOSED, "--data", "nowhere.parquet"), ("nowhere.parquet", "there is no such file")),
