@@ -163,8 +163,8 @@ def _texts_below(cls: type) -> dict[str, str]:
 
 LIMITS = {"ge": "≥ {}", "gt": "> {}", "le": "≤ {}", "lt": "< {}"}
 WORDS: Mapping[Any, str] = {
-    str: "text", HttpUrl: "text", int: "integer", float: "number", bool: "true or false", NoneType: "null", dict: "mapping",
-    Any: "any",
+    str: "text", HttpUrl: "text", int: "integer", float: "number", bool: "true or false", NoneType: "null",
+    dict: "mapping", Any: "any",
 }  # fmt: skip
 
 
