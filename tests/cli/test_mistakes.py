@@ -78,7 +78,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("new", "tool", "calculator"), ("agent_rl already has a tool 'calculator'",)),
     (("new", "reward", "json"), ("'json' is already a module",)),
     (("new", "robot", "x"), ("KIND: unknown kind 'robot'", "Known: agent, recipe, reward, task, tool")),
-    (("reward", "score", "no.jsonl"), ("no.jsonl: there is no such file or folder", "Pass a JSONL file")),
+    (("reward", "score", "no.jsonl"), ("no.jsonl: there is no such file or folder", "Pass the trace of a run")),
     (("judge", "try", "run/trace.jsonl", "--config", "quickstart"), ("uses neither a model nor", "llm_judge")),
     (("tools", "check", "tools.yaml"), ("calculater", "calculator")),
     (("recipes", "copy", "quikstart"), ("quikstart: there is no recipe with this name", "Did you mean 'quickstart'?")),
