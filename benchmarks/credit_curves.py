@@ -48,7 +48,7 @@ TARGET, SAMPLES = 0.75, 128
 """Success on the held-out rows that ends a run, and samples per step."""
 COMMON = (
     "kl=none",
-    "trainer.test_freq=5",
+    "trainer.test_freq=2",
     "trainer.save_freq=-1",
     "trainer.val_before_train=true",
 )
@@ -125,9 +125,11 @@ def _best_rate(reward: str, algorithm: str, curves: Curves) -> float:
 
 
 def _area(curve: list[list[float]]) -> float:
-    """Return the mean success at steps 5, 10 ... 40; a run that has ended keeps its last success."""
+    """Return the mean success at steps 2, 4 ... 40; a run that has arrived keeps its success."""
+    arrived = next((number for number, (_, success) in enumerate(curve) if success >= TARGET), len(curve))
+    curve = curve[: arrived + 1]  # a run may have gone on for some steps
     by_step = {int(step): success for step, success in curve}
-    return fmean(by_step.get(step, curve[-1][1]) for step in range(5, 41, 5))
+    return fmean(by_step.get(step, curve[-1][1]) for step in range(2, 41, 2))
 
 
 def _train(run: Run) -> list[list[float]]:
@@ -141,7 +143,7 @@ def _train(run: Run) -> list[list[float]]:
         f"trainer.total_training_steps={run.steps}",
         f"agent_rl.run.folder={folder.absolute()}",
     ]
-    command = ["agent-rl", "train", RECIPE, *COMMON, *words, *REWARDS[run.reward]]
+    command = [sys.executable, "-m", "agent_rl.cli.main", "train", RECIPE, *COMMON, *words, *REWARDS[run.reward]]
     print(time.strftime("%H:%M:%S"), run.name, flush=True)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     curve: list[list[float]] = []
@@ -151,7 +153,7 @@ def _train(run: Run) -> list[list[float]]:
             curve = _curve(folder / "metrics.jsonl")
             if not has_arrived and curve and curve[-1][1] >= TARGET:
                 has_arrived = True
-                process.send_signal(signal.SIGINT)
+                process.terminate()
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -517,9 +517,14 @@ def _difference(order: list[list[int]], usual: list[list[int]], unscored: dict[i
             yield f"step {step}: rows {sorted(more)} were trained in addition"
 
 
+def mount_empty() -> None:
+    """Mount empty file systems at /tmp and /dev/shm, in namespaces of this process's own."""
+    for place in ("/tmp", "/dev/shm"):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4g", "tmpfs", place], check=True)
+
+
 def main(kind: str, number: int) -> None:
-    for place, size in (("/tmp", "4g"), ("/dev/shm", "4g")):
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], check=True)
+    mount_empty()
     baseline = json.loads(sys.stdin.read() or "{}")
     began = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""A household in which a thing must be found and brought to a room: episodes of six to ten turns.
+"""A household in which a thing must be found and brought to a room: episodes of six to twelve turns.
 
 The thing is inside a piece of furniture in one of three rooms, among other things. The agent sees a room's furniture
 only from inside the room, and its content only when it is open. The pairs of thing and room in test rows occur in no
@@ -7,6 +7,7 @@ other row.
 
 import itertools
 import random
+from contextlib import suppress
 
 from agent_rl import Environment
 from agent_rl.errors import ToolError
@@ -115,9 +116,9 @@ class Household(Environment):
         for room in SEARCHED:
             self.go(room)
             self.open(self.furniture[room])
-            if self.thing in self._seen():
+            with suppress(ToolError):  # a tiny model learns to read a refusal, but not to recognize a thing in a list
+                self.take(self.thing)
                 break
-        self.take(self.thing)
         self.go(self.target)
         self.put(self.thing)
         return "done"

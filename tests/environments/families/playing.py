@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from agent_rl.environments import EnvironmentSession, load_environment
 from agent_rl.environments.kind import environment_rows, row_values
+from agent_rl.errors import ToolError
 from agent_rl.trajectory import StopReason, Trajectory
 
 __all__ = ["Action", "Played", "Rollouts", "episode", "play", "session", "values"]
@@ -42,7 +43,10 @@ async def episode(target: str, row: Mapping[str, Any], actions: Sequence[Action]
                 if texts[-1] is None:
                     break
             else:
-                texts.append((await opened.call(*action)).text)
+                try:
+                    texts.append((await opened.call(*action)).text)
+                except ToolError as error:  # the agent reads it
+                    texts.append(str(error))
         reward = await opened.reward()
         assert isinstance(reward, float)
         return Played(texts, reward, opened.done)
