@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import typer
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, HttpUrl
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -163,7 +163,8 @@ def _texts_below(cls: type) -> dict[str, str]:
 
 LIMITS = {"ge": "≥ {}", "gt": "> {}", "le": "≤ {}", "lt": "< {}"}
 WORDS: Mapping[Any, str] = {
-    str: "text", int: "integer", float: "number", bool: "true or false", NoneType: "null", dict: "mapping", Any: "any"
+    str: "text", HttpUrl: "text", int: "integer", float: "number", bool: "true or false", NoneType: "null",
+    dict: "mapping", Any: "any",
 }  # fmt: skip
 
 

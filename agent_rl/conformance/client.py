@@ -6,13 +6,13 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from itertools import groupby
 from typing import Any
 
 import httpx
 
 from agent_rl.conformance import Driver, OpenSession, TrainedSequence, Unsupported
 from agent_rl.conformance.engine import MODEL, Engine, ScriptedTurn
+from agent_rl.trajectory.trace.tokens import sampled_runs
 
 CHAT = "/v1/chat/completions"
 STOP = "STOP"
@@ -168,14 +168,11 @@ def _sampled(sequences: Sequence[TrainedSequence], engine: Engine) -> list[Scrip
     trained: dict[int, ScriptedTurn] = {}
     for prompt, response, mask, logprobs, _ in sequences:
         equal({len(mask), len(response)}, {len(mask if logprobs is None else logprobs)}, "lengths")
-        last = 0
-        for is_trained, run in groupby(mask):
-            first, last = last, last + len(list(run))
-            if is_trained:
-                own = None if logprobs is None else list(logprobs[first:last])
-                turn = _turn(engine, (*prompt, *response[:first]), list(response[first:last]), own)
-                expect(turn.number not in trained, f"{turn.text!r} is trained twice")
-                trained[turn.number] = turn
+        for first, last in sampled_runs(mask):
+            own = None if logprobs is None else list(logprobs[first:last])
+            turn = _turn(engine, (*prompt, *response[:first]), list(response[first:last]), own)
+            expect(turn.number not in trained, f"{turn.text!r} is trained twice")
+            trained[turn.number] = turn
     return [trained[number] for number in sorted(trained)]
 
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Literal
 
 from agent_rl.agents.policies.chat_template import ChatTemplate
 from agent_rl.agents.policies.rendering_difference import difference
 from agent_rl.agents.syntaxes.json_calls import without_channels
 from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory.trace.tokens import sampled_runs
 
 Drift = Literal["none", "tokens", "text"]
 AROUND = 30
@@ -107,13 +107,10 @@ def sampled_texts(trajectory: Trajectory) -> Iterator[tuple[str, int]]:
 
 def stretches_of(sequence: Mapping[str, Any]) -> Iterator[Stretch]:
     """Yield the sampled turns of one training sequence, in order."""
-    position = before = 0
-    for sampled, group in groupby(sequence["mask"]):
-        length = len(list(group))
-        if sampled:
-            yield Stretch(sequence, position, position + length, before)
-            before = position + length
-        position += length
+    before = 0
+    for start, end in sampled_runs(sequence["mask"]):
+        yield Stretch(sequence, start, end, before)
+        before = end
 
 
 def _mask_problem(stretch: Stretch, sampled_text: str, tokens: int, template: ChatTemplate) -> str | None:

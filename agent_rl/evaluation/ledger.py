@@ -24,6 +24,7 @@ from agent_rl.settings.errors import read_yaml
 from agent_rl.trajectory import Trajectory, trace
 from agent_rl.trajectory.run_files import leaves
 from agent_rl.verl_adapter.checkpoints import weights_digest
+from agent_rl.work.parts import replace_file
 from agent_rl.work.store import by_content, file_digest
 
 WEIGHTS = "weights"
@@ -121,9 +122,7 @@ class Ledger:
     def _require_same(self, fixed: dict[str, Any]) -> None:
         path = self.folder / "settings.json"
         if not (self.path.exists() and self.path.stat().st_size):  # no episode has finished in this folder
-            temporary = path.with_suffix(".tmp")
-            temporary.write_text(json.dumps(fixed, indent=2) + "\n")
-            os.replace(temporary, path)
+            replace_file(path, json.dumps(fixed, indent=2) + "\n")
             return
         if not path.exists():
             problem = f"{self.path} exists without the settings of its evaluation"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from agent_rl.errors import ConfigError, reason_of
+from agent_rl.errors import ConfigError
 from agent_rl.evaluation.prompt_keys import PROMPT_KEYS, TRAINING_ONLY, refuse_training_only, value_of
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.composition import compose, groups, problems, resolved
+from agent_rl.trajectory.run_files import read_record
 
 
 def split_words(recipe: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -47,11 +47,7 @@ def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
     Raises:
         ConfigError: the folder is not a run, the run has no checkpoint, or `values_of` rejects its configuration.
     """
-    try:
-        about = json.loads((folder / "run.json").read_text())
-    except (OSError, ValueError) as error:
-        problem = f"its run.json cannot be read ({reason_of(error)})"
-        raise ConfigError(str(folder), problem, "Pass a run's folder, or a model with --model") from error
+    about = read_record(folder, str(folder), "Pass a run's folder, or a model with --model")
     config = OmegaConf.create(about["configuration"])
     checkpoints = Path(str(config.trainer.default_local_dir))
     if with_model and not (checkpoints / "latest_checkpointed_iteration.txt").is_file():

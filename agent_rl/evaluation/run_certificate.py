@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 import agent_rl.config
-from agent_rl.errors import AgentRLError, ConfigError, reason_of
+from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.evaluation import run_checks as checks
 from agent_rl.evaluation.run_record import StoredSample, read_dump, read_run
 from agent_rl.launch.recipes import share_folder
@@ -21,7 +21,7 @@ from agent_rl.rewards.custom import configured_reward
 from agent_rl.rewards.lab.attack import run_attacks
 from agent_rl.rewards.lab.mutations import ATTACKS
 from agent_rl.settings import AgentRLSettings
-from agent_rl.trajectory.run_files import leaves
+from agent_rl.trajectory.run_files import leaves, read_record
 from agent_rl.work.store import Pieces
 
 CERTIFICATES = "docs/reference/certificates.json"
@@ -77,7 +77,9 @@ def certify_run(
     Raises:
         ConfigError: a file or an option is wrong.
     """
-    about = _about(path) if path.is_dir() else {"configuration": {}}
+    about: dict[str, Any] = {"configuration": {}}
+    if path.is_dir():
+        about = read_record(path, str(path), "Pass the folder of a run, or a dump")
     configuration = about["configuration"]
     keys, settings = dict(leaves(configuration)), AgentRLSettings.from_config(configuration)
     samples = list(read_run(path, keys, about.get("started", ())) if path.is_dir() else read_dump(path))
@@ -120,14 +122,6 @@ def _line(check: str, source: str, found: checks.Found, are_own: bool = False) -
         text, status = error.problem, "not checked"
     text = f"{len(problems):,} problems; {text}" if len(problems) > EXAMPLES else text
     return Line(check, source, text, "problem" if problems else status, problems[:EXAMPLES])
-
-
-def _about(folder: Path) -> dict[str, Any]:
-    """Return the run's record."""
-    try:
-        return dict(json.loads((folder / "run.json").read_text()))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder}/run.json", reason_of(error), "Pass the folder of a run, or a dump") from error
 
 
 def _weights(path: Path, keys: Mapping[str, Any], steps: set[int]) -> dict[int, str]:

@@ -25,7 +25,7 @@ from agent_rl.errors import AgentRLError
 from agent_rl.launch.output import failure
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.settings.old_keys import RUN
-from agent_rl.work.parts import append_lines, whole_lines
+from agent_rl.work.parts import append_lines, replace_file, whole_lines
 
 SHARED_MEMORY = Path("/dev/shm")
 NEW_METRICS = "metrics.new.jsonl"
@@ -256,9 +256,7 @@ def _kept(
             return
         if is_first and file.exists():
             lines = [each for _, each in whole_lines(file, 0) if _is_kept(json.loads(each), record)]
-            temporary = file.with_suffix(".tmp")
-            temporary.write_bytes(b"".join(lines))
-            os.replace(temporary, file)
+            replace_file(file, b"".join(lines).decode())
         is_first = False
         append_lines(file, f"{line}\n".encode())
         on_metrics(record["step"], record["data"])

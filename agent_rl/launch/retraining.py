@@ -6,15 +6,15 @@ refused: it would have no effect. What the updates depend on may differ; `differ
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.errors import ConfigError, reason_of
+from agent_rl.errors import ConfigError
 from agent_rl.launch.run_folder import FREE_TO_CHANGE, MODEL, RunFolder, compared
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check
+from agent_rl.trajectory.run_files import read_record
 from agent_rl.verl_adapter.recorded import KEY, RecordedRun
 
 SAMPLING = ("data.", "reward.", "agent_rl.", "actor_rollout_ref.rollout.", "algorithm.filter_groups.", "trainer.v1.")
@@ -52,7 +52,7 @@ def recorded_run(case: RunCase) -> Iterator[ConfigError]:
     run, folder = RunFolder(case.config), case.folder / Path(place).expanduser()
     if run.path == folder:
         yield ConfigError("agent_rl.run.folder", f"{KEY} names this folder too", "Set another folder")
-    before = _record(folder)
+    before = read_record(folder, KEY, "Set it to the folder of a run")
     for key, text in compared(before, run.record, UNUSED)[0].items():
         if key.startswith(SAMPLING) and not key.startswith((*UPDATES, *UNUSED)):
             problem = f"policy=trace uses trajectories and rewards as they were recorded, but {text}"
@@ -70,7 +70,7 @@ def differences(place: str, record: Mapping[str, Any]) -> list[str]:
         place: the folder of the recorded run.
         record: the record of the run that trains on it, `RunFolder.record`.
     """
-    before = _record(Path(place).expanduser())
+    before = read_record(Path(place).expanduser(), KEY, "Set it to the folder of a run")
     notes = [f"trains on the trajectories of {place}, without an engine"]
     if keys := [key for key in compared(before, record, UNUSED)[0] if key != MODEL]:
         text = "after the first update the weights are not those that sampled the trajectories (off-policy)"
@@ -80,13 +80,6 @@ def differences(place: str, record: Mapping[str, Any]) -> list[str]:
     if texts := [f"{what} ({', '.join(each)})" for what, each in {"first weights": weights, **other}.items() if each]:
         notes.append(f"the weights may not be bit-equal to those of {place}, because of other {', '.join(texts)}")
     return notes
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((folder / "run.json").read_text()))
-    except (OSError, ValueError) as error:
-        raise ConfigError(KEY, f"{folder}/run.json: {reason_of(error)}", "Set it to the folder of a run") from error
 
 
 def _model(record: Mapping[str, Any]) -> dict[str, Any]:

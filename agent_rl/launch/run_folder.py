@@ -34,6 +34,7 @@ from agent_rl.launch.composition import resolved
 from agent_rl.launch.stopping import Aborted, StoppedRun
 from agent_rl.settings.secrets import Redactor
 from agent_rl.trajectory.run_files import leaves, this_process
+from agent_rl.work.parts import replace_file
 from agent_rl.work.store import file_digest
 
 FREE_TO_CHANGE = (
@@ -172,9 +173,7 @@ class RunFolder:
         self._write()
 
     def _write(self, **end: Any) -> None:
-        temporary = self.path / "run.tmp"
-        temporary.write_text(json.dumps({**self.record, **self._redact(end)}, indent=2) + "\n")
-        os.replace(temporary, self.path / "run.json")
+        replace_file(self.path / "run.json", json.dumps({**self.record, **self._redact(end)}, indent=2) + "\n")
 
     def _checkpoint(self) -> str | None:
         """Return the checkpoint from which verl will resume, or None if it starts from scratch."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_rl.errors import ConfigError, reason_of
+
 
 @dataclass(frozen=True)
 class RunState:
@@ -41,6 +43,24 @@ def this_process() -> dict[str, Any]:
     import psutil
 
     return {"host": platform.node(), "pid": os.getpid(), "created": psutil.Process().create_time()}
+
+
+def read_record(folder: Path, key: str, remedy: str) -> dict[str, Any]:
+    """Return the content of a run's `run.json`.
+
+    Args:
+        folder: the run's folder.
+        key: the key or option that names the folder, for the error.
+        remedy: the remedy in the error.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    file = folder / "run.json"
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError) as error:
+        raise ConfigError(key, f"{file} cannot be read ({reason_of(error)})", remedy) from error
 
 
 def run_state(folder: Path, about: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> RunState:

@@ -27,6 +27,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Needs, check
 from agent_rl.verl_adapter.inspection import needs_critic
+from agent_rl.work.parts import replace_file
 from agent_rl.work.store import file_digest
 
 MERGED = "merged_model"
@@ -119,9 +120,7 @@ def step_back(config: Any) -> str | None:
     intact = next((step for step in reversed(steps) if not _damage(folder / f"global_step_{step}", config)), None)
     if intact is None:
         return None
-    temporary = tracker.with_suffix(".tmp")
-    temporary.write_text(str(intact))
-    os.replace(temporary, tracker)
+    replace_file(tracker, str(intact))
     return f"{damage}: the run resumes from step {intact} instead, and repeats the steps after it"
 
 

@@ -32,6 +32,7 @@ from omegaconf import OmegaConf
 
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
+from agent_rl.work.parts import replace_file
 
 COMMAND = "AGENT_RL_COMMAND"
 """Environment variable with the driver's command line, for the trainer's process."""
@@ -231,9 +232,7 @@ class LastStep:
             "command": _command(self._trainer.config, folder) if is_saved else None,
         }
         assert self._stop_file is not None
-        temporary = self._stop_file.with_name(f"{self._stop_file.name}.tmp")
-        temporary.write_text(json.dumps(answer) + "\n")
-        os.replace(temporary, self._stop_file)
+        replace_file(self._stop_file, json.dumps(answer) + "\n")
 
     def _checkpoint(self) -> Path:
         """Return the checkpoint folder of the last complete step."""

@@ -51,6 +51,13 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
             raise
 
 
+def replace_file(path: Path, content: str) -> None:
+    """Write a file at once: it has its old or its new content, even if the process is killed."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(content, encoding="utf-8")
+    os.replace(temporary, path)
+
+
 def parts(path: str | os.PathLike[str]) -> list[Path]:
     """Return the existing parts in order; the first part is included even if it does not exist."""
     first = Path(path)

@@ -56,7 +56,7 @@ def test_flags_and_words_win_over_the_recipe(recipe: Path) -> None:
 def test_a_run_is_evaluated_as_it_was_trained(recipe: Path, tmp_path: Path) -> None:
     words = ["agent_rl.reward.efficiency.free_calls=7", f"trainer.default_local_dir={tmp_path}/checkpoints"]
     about = {"configuration": resolved(compose(str(recipe), words)), "files": {"--script": [{"path": "mine.py"}]}}
-    with pytest.raises(ConfigError, match=r"its run\.json cannot be read"):
+    with pytest.raises(ConfigError, match=r"run\.json cannot be read"):
         run_values(tmp_path)
     (tmp_path / "run.json").write_text(json.dumps(about))
     with pytest.raises(ConfigError, match=r"has saved no checkpoint.*trainer\.save_freq=N"):

@@ -103,7 +103,11 @@ def test_without_the_word_nothing_is_checked(runs: Runs) -> None:
         ("data.seed=3", "data.seed", "is 3, was None"),
         ("trainer.total_training_steps=3", "trainer.total_training_steps", "step 3 of 3 is not in"),
         ("agent_rl.run.folder={}/a", "agent_rl.run.folder", "names this folder too"),
-        ("agent_rl.policy.trace={}/missing", "agent_rl.policy.trace", "run.json: there is no such file"),
+        (
+            "agent_rl.policy.trace={}/missing",
+            "agent_rl.policy.trace",
+            "missing/run.json cannot be read (there is no such file",
+        ),
     ],
 )
 def test_what_the_trace_cannot_give_is_refused_by_name(runs: Runs, word: str, key: str, message: str) -> None:

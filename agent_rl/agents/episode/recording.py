@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from typing import Any, NoReturn
 
 from agent_rl.agents.episode.budget import FinalTurn
@@ -24,6 +24,7 @@ from agent_rl.errors import ConfigError, FatalError
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import Trajectory
 from agent_rl.trajectory.trace import TokenSequence
+from agent_rl.trajectory.trace.tokens import sampled_runs
 
 Sample = tuple[list[int], list[int], list[float]]
 """All tokens before a sample (a turn, or the notes of a fold), the tokens of the sample, and their log-probs."""
@@ -192,10 +193,7 @@ class Restoration:
 
 
 def _samples(sequence: TokenSequence) -> Iterator[Sample]:
-    start, ids, values = 0, sequence["response_ids"], sequence["logprobs"]
-    for is_sampled, run in groupby(sequence["mask"]):
-        end = start + len(list(run))
-        if is_sampled:
-            logprobs = [0.0] * (end - start) if values is None else values[start:end]
-            yield [*sequence["prompt_ids"], *ids[:start]], ids[start:end], logprobs
-        start = end
+    ids, values = sequence["response_ids"], sequence["logprobs"]
+    for start, end in sampled_runs(sequence["mask"]):
+        logprobs = [0.0] * (end - start) if values is None else values[start:end]
+        yield [*sequence["prompt_ids"], *ids[:start]], ids[start:end], logprobs

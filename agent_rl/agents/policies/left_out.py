@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Literal
 
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.trajectory import StopReason, Trajectory, Turn
+from agent_rl.trajectory.trace.tokens import sampled_runs
 
 
 def masked_sequences(
@@ -62,14 +62,10 @@ def _kept(turns: Sequence[Turn]) -> Iterator[tuple[bool, bool]]:
 
 
 def _masked(sequence: TrainingSequence, runs: Iterator[tuple[bool, bool]]) -> TrainingSequence:
-    mask = array("b")
-    images_follow = False
-    for sampled, run in groupby(sequence.mask):
-        kept = False
-        if sampled:
-            kept, images = next(runs)
-            images_follow = images or (images_follow and not kept)
-        mask.extend(kept for _ in run)
+    mask, images_follow = array("b", bytes(len(sequence.mask))), False
+    for (start, last), (kept, images) in zip(sampled_runs(sequence.mask), runs, strict=False):
+        images_follow = images or (images_follow and not kept)
+        mask[start:last] = array("b", [kept] * (last - start))
     end = len(mask)
     if any(mask) and not images_follow:
         end -= mask[::-1].index(1)

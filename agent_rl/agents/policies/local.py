@@ -45,19 +45,16 @@ class LocalModel(TokenSource):
             raise ConfigError("model", problem, "Use a model's folder, or its name on the Hub") from None
         self.model = loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval()
         self._batch = batch
-        self._waiting: asyncio.Queue[Pending] = asyncio.Queue()
-        self._worker: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> LocalModel:
-        self._waiting = asyncio.Queue()
+        self._waiting: asyncio.Queue[Pending] = asyncio.Queue()
         self._worker = asyncio.create_task(self._work())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._worker is not None:
-            self._worker.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._worker
+        self._worker.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._worker
 
     async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
         """Sample tokens after the prompt; see `TokenSource.sample`."""

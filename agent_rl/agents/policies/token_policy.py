@@ -24,6 +24,7 @@ from agent_rl.agents.policies.media import Media, new_images, without_images
 from agent_rl.agents.syntaxes.json_calls import CHANNEL, without_channels
 from agent_rl.errors import EngineError, FatalError, UnscoredError
 from agent_rl.trajectory.trace import Tokens, TokenSequence
+from agent_rl.trajectory.trace.tokens import sampled_runs
 
 
 class TrainingSequence(NamedTuple):
@@ -46,12 +47,7 @@ def stored_sequences(stored: Sequence[TokenSequence]) -> list[TrainingSequence]:
     """Return the training sequences of a trajectory in a trace, without images."""
     sequences, sample = [], itertools.count(1)
     for own in stored:
-        spans, start = [], 0
-        for is_sampled, run in itertools.groupby(own["mask"]):
-            end = start + len(list(run))
-            if is_sampled:
-                spans.append((next(sample), start, end))
-            start = end
+        spans = [(next(sample), *run) for run in sampled_runs(own["mask"])]
         prompt, response, mask = array("i", own["prompt_ids"]), array("i", own["response_ids"]), array("b", own["mask"])
         logprobs = None if own["logprobs"] is None else array("d", own["logprobs"])
         sequences.append(TrainingSequence(prompt, response, mask, logprobs, [], spans))

@@ -15,8 +15,8 @@ from agent_rl.agents.episode.budget import UNLIMITED
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.policies.source import PolicySource, PolicyUsage, Sampling
 from agent_rl.agents.policies.token_policy import TokenPolicy
-from agent_rl.errors import ConfigError, EngineError
-from agent_rl.remote import ChatClient, RemoteError
+from agent_rl.errors import ConfigError
+from agent_rl.remote import ChatClient
 
 
 class ChatTokenizer(NamedTuple):
@@ -69,7 +69,7 @@ class TokenSource(PolicySource):
                 `stop_token_ids` and `logprobs`.
 
         Raises:
-            EngineError: the server failed.
+            RemoteError: the server failed.
         """
 
     def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> TokenPolicy:
@@ -124,10 +124,7 @@ class SGLangTokens(TokenSource):
             reason = (info["finish_reason"] or {}).get("type")
             return Sampled(answer["output_ids"], [pair[0] for pair in pairs] if pairs else None, reason)
 
-        try:
-            return await self.client.post(f"{self.url}/generate", body, read, "tokens")
-        except RemoteError as error:
-            raise EngineError(str(error)) from error
+        return await self.client.post(f"{self.url}/generate", body, read, "tokens")
 
 
 class VLLMTokens(TokenSource):
@@ -157,10 +154,7 @@ class VLLMTokens(TokenSource):
             values = choice["logprobs"]["token_logprobs"] if logprobs else None
             return Sampled(list(choice["token_ids"]), values, choice["finish_reason"])
 
-        try:
-            return await self.client.post("/completions", body, read, "token ids: is this vLLM 0.10.2 or later?")
-        except RemoteError as error:
-            raise EngineError(str(error)) from error
+        return await self.client.post("/completions", body, read, "token ids: is this vLLM 0.10.2 or later?")
 
 
 class _Server:

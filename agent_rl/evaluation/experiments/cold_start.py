@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import json
 import math
-import os
 import random
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -36,6 +35,7 @@ from agent_rl.settings.sections import ColdStartSettings, ColdStartStage
 from agent_rl.trajectory import Trajectory
 from agent_rl.verl_adapter.checkpoints import weights_digest
 from agent_rl.verl_adapter.inspection import load_chat_tokenizer
+from agent_rl.work.parts import replace_file
 from agent_rl.work.progress import progress
 
 EPISODES = "episodes"
@@ -199,9 +199,7 @@ class ColdStart:
         return {}
 
     def _write_record(self, record: Mapping[str, Any]) -> None:
-        temporary = self.folder / f"{MADE}.tmp"
-        temporary.write_text(json.dumps(record, indent=2) + "\n")
-        os.replace(temporary, self.folder / MADE)
+        replace_file(self.folder / MADE, json.dumps(record, indent=2) + "\n")
 
     def _stage(self, number: int) -> Path:
         """Return the folder of the model after a stage."""

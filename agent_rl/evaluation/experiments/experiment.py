@@ -11,7 +11,7 @@ import itertools
 import json
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +43,10 @@ class Experiment:
         seeds: number of seeds, which start at 1.
         words: `key=value` for all runs and the cold start, or `key=v1,v2` for a sweep; every combination is a variant.
         folder: folder of the runs; None means `outputs/experiments/<recipe>`.
-        say: a function that prints a line.
     """
 
-    def __init__(
-        self,
-        recipe: str,
-        seeds: int,
-        words: Sequence[str] = (),
-        folder: Path | None = None,
-        say: Callable[[str], None] = print,
-    ) -> None:
-        self.recipe, self.seeds, self._say = recipe, range(1, seeds + 1), say
+    def __init__(self, recipe: str, seeds: int, words: Sequence[str] = (), folder: Path | None = None) -> None:
+        self.recipe, self.seeds = recipe, range(1, seeds + 1)
         self.name = results_folder(recipe).parent.name
         self.folder = folder or Path("outputs/experiments") / self.name
         choices = [_values(word) for word in words]
@@ -80,7 +72,7 @@ class Experiment:
         start = ColdStart(self.recipe, self._fixed)
         started = time.monotonic()
         if start.make():
-            self._say(f"cold start: {start.model}, {time.monotonic() - started:.0f} s")
+            print(f"cold start: {start.model}, {time.monotonic() - started:.0f} s")
         chat, baselines = start.chat(start.model), start.world.baselines
         episodes = {name: start.run({name: 1.0}, "test", chat, name) for name in ("oracle", *baselines, "random")}
         policies = {name: estimate_rate([[solved(item)] for item in items]) for name, items in episodes.items()}
@@ -92,7 +84,7 @@ class Experiment:
                 runs[name] = self._outcome(variant, seed)
             except AgentRLError as error:
                 self.failed[name] = str(error)
-                self._say(f"{name} failed: {error}")
+                print(f"{name} failed: {error}")
         folders = (self._run_folder(*each) for each in itertools.product(self.variants, self.seeds))
         records = [file for folder in folders if (file := folder / "run.json").is_file()]
         target = self.recipe if is_task(self.recipe) else f"recipes/{self.name}"

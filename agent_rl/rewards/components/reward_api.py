@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 import httpx
-from pydantic import Field, field_validator
+from pydantic import Field, HttpUrl
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import Remote, RemoteError, RemoteLimits, Response
@@ -44,7 +44,7 @@ others."""
 class RewardApiConfig(ComponentConfig):
     """The service's address, and limits on requests."""
 
-    url: str
+    url: HttpUrl
     """Address of the service's endpoint, for example `http://host:8080/get_reward2`."""
     token_env: str | None = None
     """Environment variable with the service's token, set on all workers; null means AGENT_RL_REWARD_TOKEN, if set."""
@@ -59,17 +59,6 @@ class RewardApiConfig(ComponentConfig):
     """Maximum number of concurrent requests per process."""
     rate_per_s: float | None = Field(default=None, gt=0)
     """Maximum number of requests per second from all processes of a node; null means no limit."""
-
-    @field_validator("url")
-    @classmethod
-    def _is_http(cls, url: str) -> str:
-        try:
-            parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
-            raise ValueError(f"the URL is not valid: {error}") from None
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ValueError("the URL must consist of http:// or https://, host, port and path")
-        return url
 
 
 class RewardApi(Component, kind="reward_api"):
@@ -93,7 +82,8 @@ class RewardApi(Component, kind="reward_api"):
         )
         headers = {"content-type": "application/json", **bearer(token_env, "token_env")}
         self._remote = Remote(headers=headers, limits=limits)
-        self._host = host_of(httpx.URL(config.url))
+        self._url = str(config.url)
+        self._host = host_of(httpx.URL(self._url))
         self._breaker = CircuitBreaker(_BREAKER, self._host)
         self._slots = PerLoop(lambda: asyncio.Semaphore(config.max_concurrent))
         self._answered = False
@@ -101,7 +91,7 @@ class RewardApi(Component, kind="reward_api"):
     async def reach(self) -> None:
         """Check that the service answers, with any HTTP status."""
         try:
-            await self._remote.request("GET", self.config.url)
+            await self._remote.request("GET", self._url)
         except RemoteError as error:
             key = f"agent_rl.reward ({self.name}): url"
             raise ConfigError(key, f"{self._host} does not answer ({error.problem})", "Start the service") from None
@@ -119,7 +109,7 @@ class RewardApi(Component, kind="reward_api"):
             raise UnscoredError(f"the trajectory cannot be sent: {error}") from error
         async with self._slots.get():
             with self._breaker.watch():
-                response = await self._remote.request("POST", self.config.url, content=body)
+                response = await self._remote.request("POST", self._url, content=body)
         if not response.ok:
             self._refused(response)
         self._answered = True

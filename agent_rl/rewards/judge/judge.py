@@ -21,10 +21,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, median, multimode
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, ComponentConfig, Value
@@ -33,6 +33,7 @@ from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
 from agent_rl.rewards.judge.prompt import ClassTemplate, PromptTemplate, Question
 from agent_rl.rewards.judge.verdict import rubric_form, score_form
 from agent_rl.rewards.rm_prompt import with_judge_prompt
+from agent_rl.settings.errors import Place, validated, yaml_errors
 from agent_rl.trajectory import Trajectory
 
 LOGS = ("votes", "failures", "disagreement", "calls", "tokens", "cache_hits")
@@ -47,7 +48,7 @@ class Criterion(ComponentConfig):
     """Weight of the criterion in the value, relative to the weights of the other criteria."""
 
 
-_RUBRIC: TypeAdapter[list[Criterion]] = TypeAdapter(Annotated[list[Criterion], Field(min_length=1)])
+_RUBRIC = "List the criteria, each with name, description and weight"
 
 
 class JudgeConfig(PanelConfig):
@@ -121,8 +122,8 @@ class Judge(Component, kind="judge"):
         if self.config.mode != "rubric" or self._criteria:
             return self._criteria
         try:
-            return read_rubric(trajectory.extra_info.get("rubric", trajectory.info.get("rubric")))
-        except ValueError as error:
+            return read_rubric(trajectory.extra_info.get("rubric", trajectory.info.get("rubric")), Place("rubric"))
+        except ConfigError as error:
             raise UnscoredError(f"row {trajectory.info.get('index')!r} has no usable rubric: {error}") from None
 
     def _scores(self, verdict: Any, criteria: Sequence[Criterion]) -> list[float]:
@@ -150,20 +151,18 @@ def aggregated(values: Sequence[float], how: str) -> float:
     return median(values) if how == "median" else mean(multimode(values) if how == "majority" else values)
 
 
-def read_rubric(data: Any) -> list[Criterion]:
+def read_rubric(data: Any, place: Place) -> list[Criterion]:
     """Convert a list of mappings to the criteria of a rubric.
 
     Raises:
-        ValueError: the data is not a rubric, or a name occurs twice.
+        ConfigError: the data is not a rubric, or a name occurs twice.
     """
-    try:
-        criteria = _RUBRIC.validate_python(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'rubric'}: {first['msg']}") from None
+    if not isinstance(data, list) or not data:
+        raise place.error(f"expected a list of criteria, got {data!r:.80}", _RUBRIC)
+    criteria = [validated(Criterion, item, place / number) for number, item in enumerate(data)]
     name, count = Counter(criterion.name for criterion in criteria).most_common(1)[0]
     if count > 1:
-        raise ValueError(f"the {name!r} criterion occurs twice")
+        raise place.error(f"the {name!r} criterion occurs twice", _RUBRIC)
     return criteria
 
 
@@ -173,11 +172,9 @@ def load_rubric(rubric: str | list[Any] | None, key: str) -> list[Criterion]:
     Raises:
         ConfigError: the file cannot be read, or the data is not a rubric.
     """
-    problem, remedy = "", "Correct the rubric"
-    try:
-        if isinstance(rubric, str):
-            problem, remedy = f"the rubric {rubric} cannot be read: ", "Use a YAML file that lists criteria"
-            return read_rubric(yaml.safe_load(Path(rubric).expanduser().read_text("utf-8")))
-        return [] if rubric is None else read_rubric(rubric)
-    except (OSError, yaml.YAMLError, ValueError) as error:
-        raise ConfigError(key, f"{problem}{error}", f"{remedy}, each with name, description and weight") from error
+    if not isinstance(rubric, str):
+        return [] if rubric is None else read_rubric(rubric, Place(key))
+    file = Path(rubric).expanduser()
+    with yaml_errors(file):
+        data = yaml.safe_load(file.read_text("utf-8"))
+    return read_rubric(data, Place(key, file))

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from agent_rl.errors import ConfigError, reason_of
+from agent_rl.errors import ConfigError
 from agent_rl.rewards.compose import Reward
-from agent_rl.trajectory import Score, StopReason, Trajectory, trace
+from agent_rl.trajectory import Score, StopReason, Trajectory
+from agent_rl.trajectory.exports.records import select
 from agent_rl.work.concurrency import together
 from agent_rl.work.store import Pieces
 
 
-def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) -> list[Trajectory]:
+def read_trajectories(path: Path, limit: int | None = None) -> list[Trajectory]:
     """Read a file of trajectories from `agent_rl.trace.path` or `agent-rl eval`; skip an incomplete last line.
 
     Raises:
         ConfigError: the file cannot be read, or contains no trajectories.
     """
-    try:
-        trajectories = list(islice(trace.read(path, torn="skip"), limit))
-    except (OSError, ValueError) as error:
-        raise ConfigError(str(path), reason_of(error), "Pass a JSONL file of trajectories") from error
+    trajectories = list(select(path, limit=limit))
     if not trajectories:
         raise ConfigError(str(path), "the file contains no trajectories", "Pass a JSONL file of trajectories")
     return trajectories

@@ -77,14 +77,9 @@ def tagged_block(text: str, *languages: str) -> str:
     return text if block is None else block
 
 
-def marked_answer(text: str, *, marks: Sequence[str] = ANY) -> str | None:
-    """Return the rest of the line after the last marker, or None if there is no marker.
-
-    Args:
-        text: the response.
-        marks: some of "answer" (which stands for "answer:" and "the answer is"), "####" and "答案".
-    """
-    mark = _last_mark(text[-MAX_TEXT:], marks)
+def marked_answer(text: str) -> str | None:
+    """Return the rest of the line after the last marker, or None if there is no marker."""
+    mark = _last_mark(text[-MAX_TEXT:], ANY)
     return None if mark is None else mark["rest"].strip().strip("*").strip()
 
 

@@ -9,9 +9,8 @@ match whole words, unless they start or end with a symbol. A pattern that exceed
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -108,7 +107,7 @@ class TextRules(BaseModel):
     @model_validator(mode="after")
     def _has_rules(self) -> TextRules:
         words = (*self.all_of, *self.any_of, *self.none_of)
-        others = (self.min_chars, self.max_chars, self.target_chars, self.number_between, self.similar_to)
+        others = (getattr(self, name) for name in _MEASURES)
         if not (words or self.patterns or self.forbidden_patterns) and all(rule is None for rule in others):
             raise ValueError("no rule is set; add at least one rule")
         if "" in words:
@@ -130,17 +129,8 @@ def kept(text: str, rules: TextRules) -> dict[str, float]:
     for key, patterns, wanted in (("patterns", rules.patterns, True), ("forbidden", rules.forbidden_patterns, False)):
         for pattern in patterns:
             outcome[f"{key} {pattern}"] = found(compiled(pattern, ignore_case=not rules.case_sensitive), text) is wanted
-    if rules.min_chars is not None:
-        outcome["min_chars"] = len(text) >= rules.min_chars
-    if rules.max_chars is not None:
-        outcome["max_chars"] = len(text) <= rules.max_chars
-    if rules.target_chars is not None:
-        outcome["target_chars"] = max(0.0, 1 - abs(len(text) - rules.target_chars) / rules.target_chars)
-    if rules.number_between is not None:
-        outcome["number_between"] = _between(extract_number(text), *rules.number_between)
-    if rules.similar_to is not None:
-        outcome["similar_to"] = _similarity(text, rules.similar_to)
-    return outcome
+    measured = {name: value for name in _MEASURES if (value := getattr(rules, name)) is not None}
+    return outcome | {name: _MEASURES[name](text, value) for name, value in measured.items()}
 
 
 def _similarity(text: str, other: str) -> float:
@@ -149,10 +139,21 @@ def _similarity(text: str, other: str) -> float:
     return SequenceMatcher(None, first, second).ratio()
 
 
-def _between(number: Fraction | None, least: float | None, greatest: float | None) -> bool:
+def _between(text: str, bounds: tuple[float | None, float | None]) -> bool:
+    number, (least, greatest) = extract_number(text), bounds
     if number is None or (least is not None and number < least):
         return False
     return greatest is None or number <= greatest
+
+
+_MEASURES: dict[str, Callable[[str, Any], float]] = {
+    "min_chars": lambda text, least: len(text) >= least,
+    "max_chars": lambda text, most: len(text) <= most,
+    "target_chars": lambda text, target: max(0.0, 1 - abs(len(text) - target) / target),
+    "number_between": _between,
+    "similar_to": _similarity,
+}
+"""For each rule about the whole text, the function that measures how far a text follows it."""
 
 
 @built_in("text_rules")

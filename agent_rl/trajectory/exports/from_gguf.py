@@ -8,6 +8,7 @@ SmolLM2, it uses the token that starts a message as the end token.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,10 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         *(f"tokenizer.ggml.{name}_token_id" for name in SPECIAL),
     )
     fields = {name: reader.fields[name].contents() for name in names if name in reader.fields}
-    types: dict[str, int] = {}
-    for tensor in reader.tensors:
-        if len(tensor.shape) > 1:
-            types[tensor.tensor_type.name] = types.get(tensor.tensor_type.name, 0) + 1
+    types = Counter(tensor.tensor_type.name for tensor in reader.tensors if len(tensor.shape) > 1)
     return fields, {
         "architecture": fields["general.architecture"],
         "name": fields.get("general.name", file.stem),
         "license": fields.get(LICENSE, ""),
-        "types": types,
+        "types": dict(types),
     }

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, reason_of
 from agent_rl.trajectory import Trajectory, trace
 from agent_rl.trajectory.trace.tables import split_of, trajectory_row
 
@@ -35,7 +35,7 @@ def select(
         limit: maximum number of trajectories; None means all trajectories.
 
     Raises:
-        ConfigError: the file is not a trace; the error names the line.
+        ConfigError: the file cannot be read, or is not a trace; the error names the line.
     """
 
     def matches(trajectory: Trajectory) -> bool:
@@ -45,8 +45,8 @@ def select(
 
     try:
         yield from islice(filter(matches, trace.read(path, torn="skip")), limit)
-    except ValueError as error:
-        raise ConfigError(str(path), str(error), "Pass the trace of a run or an evaluation") from error
+    except (OSError, ValueError) as error:
+        raise ConfigError(str(path), reason_of(error), "Pass the trace of a run or an evaluation") from error
 
 
 def flat_record(trajectory: Trajectory, trained: Sequence[trace.TrainedRow] = ()) -> dict[str, Any]:

@@ -50,6 +50,14 @@ class Tokens(TypedDict):
     sequences: list[TokenSequence]
 
 
+def sampled_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the start and the end of each run of sampled tokens, which are turns, or notes of a fold."""
+    import numpy as np
+
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(mask) != 0, [0]]))).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
 def append_tokens(trace: str | os.PathLike[str], id: str, tokens: Tokens, *, part_bytes: int | None = None) -> None:
     """Append the tokens of one trajectory of a trace.
 

@@ -37,31 +37,23 @@ class Query:
 
     def condition(self) -> tuple[str, list[Any]]:
         """Return the `WHERE` clause of a query on `trajectories t`, and its values."""
-        parts, parameters = list[str](), self._parameters
-        values: list[Any] = []
-        for facet in FACETS:
-            if value := parameters.get(facet):
-                step = read_int(value) if facet == "step" else None
-                parts.append(f"t.{facet} = ?")
-                values.append(value if step is None else step)
+        own = self._parameters
+        step = read_int(own.get("step"))
+        parts: dict[str, Any] = {f"t.{facet} = ?": own.get(facet) or None for facet in FACETS}
+        parts["t.step = ?"] = own.get("step") or None if step is None else step
         for number in NUMBERS:
-            for end, sign in (("min", ">="), ("max", "<=")):
-                if (bound := read_float(parameters.get(f"{number}_{end}"))) is not None:
-                    parts.append(f"t.{number} {sign} ?")
-                    values.append(bound)
-        if tool := parameters.get("tool"):
-            parts.append("t.id IN (SELECT id FROM tools WHERE name = ?)")
-            values.append(tool)
-        if component := parameters.get("component"):
-            low, high = (read_float(parameters.get(f"component_{end}")) for end in ("min", "max"))
-            parts.append("t.id IN (SELECT id FROM components WHERE name = ? AND value >= ? AND value <= ?)")
-            values += [component, -1e308 if low is None else low, 1e308 if high is None else high]
-        if (error := parameters.get("error")) in ("yes", "no"):
-            parts.append(f"t.error IS {'NOT ' * (error == 'yes')}NULL")
-        if words := _words(parameters.get("text", "")[:200]):
-            parts.append("t.id IN (SELECT rowid FROM texts WHERE texts MATCH ?)")
-            values.append(words)
-        return f"WHERE {' AND '.join(parts)}" if parts else "", values
+            parts[f"t.{number} >= ?"] = read_float(own.get(f"{number}_min"))
+            parts[f"t.{number} <= ?"] = read_float(own.get(f"{number}_max"))
+        parts["t.id IN (SELECT id FROM tools WHERE name = ?)"] = own.get("tool") or None
+        if component := own.get("component"):
+            low, high = (read_float(own.get(f"component_{end}")) for end in ("min", "max"))
+            bounds = [component, -1e308 if low is None else low, 1e308 if high is None else high]
+            parts["t.id IN (SELECT id FROM components WHERE name = ? AND value >= ? AND value <= ?)"] = bounds
+        parts["(t.error IS NULL) = ?"] = {"yes": False, "no": True}.get(own.get("error", ""))
+        parts["t.id IN (SELECT rowid FROM texts WHERE texts MATCH ?)"] = _words(own.get("text", "")[:200]) or None
+        known = {part: value for part, value in parts.items() if value is not None}
+        values = [each for value in known.values() for each in (value if isinstance(value, list) else [value])]
+        return f"WHERE {' AND '.join(known)}" if known else "", values
 
 
 def read_float(text: str | None) -> float | None:

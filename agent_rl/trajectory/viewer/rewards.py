@@ -16,9 +16,6 @@ from agent_rl.trajectory.trace import read_trained_rows
 from agent_rl.trajectory.trace.batches import mean_advantage
 from agent_rl.trajectory.viewer.index import TraceIndex
 
-TRAINED = "as used in training"
-COMPUTED = "computed from the group's rewards as in GRPO, because the trace has no advantages"
-
 
 def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a trajectory's reward parts, whether the trace contains weights, and whether the parts add up to it.
@@ -73,8 +70,8 @@ class SampleGroup:
     """The samples of one prompt in one step of a file."""
 
     samples: Sequence[Sample]
-    source: str
-    """Origin of the advantages, in words."""
+    trained: bool
+    """Whether training used these advantages."""
 
     @property
     def names(self) -> list[str]:
@@ -93,11 +90,6 @@ class SampleGroup:
         ends = zip(self.samples, reversed(self.samples), strict=True)
         return [sample for pair in ends for sample in pair][: len(self.samples)]
 
-    @property
-    def trained(self) -> bool:
-        """Whether training used these advantages."""
-        return self.source == TRAINED
-
     def apart(self, record: Mapping[str, Any], name: str) -> float | None:
         """Return the distance of a sample's component from the group's mean, or None if no other sample contains it."""
         known = [value for each in self.samples if (value := components(each.record).get(name)) is not None]
@@ -114,7 +106,7 @@ def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> SampleGroup:
     else:
         values = _grpo_advantages([row["reward"] for row, _ in members])
     samples = [Sample(row, record, value) for (row, record), value in zip(members, values, strict=True)]
-    return SampleGroup(samples, TRAINED if trained else COMPUTED)
+    return SampleGroup(samples, bool(trained))
 
 
 def _grpo_advantages(rewards: Sequence[float | None]) -> list[float | None]:

@@ -17,6 +17,7 @@ import numpy as np
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.settings import GigpoSettings
 from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory.trace.tokens import sampled_runs
 from agent_rl.verl_adapter.algorithms import gigpo
 from agent_rl.verl_adapter.algorithms.turn import ESTIMATOR, turn_advantages
 from agent_rl.verl_adapter.trained_samples import final_rows, session_of
@@ -195,10 +196,9 @@ class TurnTable:
         return torch.from_numpy(values_BT).to(like)
 
 
-def _runs(mask_T: np.ndarray[Any, Any], before: int) -> list[tuple[int, int, int]]:
+def _runs(mask_T: Any, before: int) -> list[tuple[int, int, int]]:
     """Return a span for each run of sampled tokens, numbered from `before + 1`."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], mask_T != 0, [0]]))).tolist()
-    return [(before + number, *edge) for number, edge in enumerate(zip(edges[::2], edges[1::2], strict=True), 1)]
+    return [(before + number, *run) for number, run in enumerate(sampled_runs(mask_T), 1)]
 
 
 def _by_turn(turns_T: np.ndarray[Any, Any], values_T: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from verl import DataProto
 
+from agent_rl.trajectory.trace.tokens import sampled_runs
 from agent_rl.verl_adapter.certificates.processes import COMPONENTS, OBSERVATION, TabularTrajectory
 
 PADDING = "pad0"
@@ -132,9 +132,7 @@ def _record(trajectory: TabularTrajectory, place: int) -> dict[str, Any]:
     """Return the turns of one of a trajectory's sequences: a turn is a run of sampled tokens."""
     spans: list[tuple[int, int, int]] = []  # sequence, start, end
     for number, tokens in enumerate(trajectory.sequences):
-        is_sampled = [token != OBSERVATION for token in tokens]
-        runs = itertools.groupby(range(len(tokens)), is_sampled.__getitem__)
-        spans += [(number, own[0], own[-1] + 1) for sampled, run in runs if sampled and (own := list(run))]
+        spans += [(number, *run) for run in sampled_runs([token != OBSERVATION for token in tokens])]
     rewards = [
         sum(value for number, token, _, value in trajectory.rewards if number == sequence and start <= token < end)
         for sequence, start, end in spans

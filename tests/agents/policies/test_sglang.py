@@ -8,7 +8,8 @@ import pytest
 from agent_rl.agents.policies import Sampling
 from agent_rl.agents.policies.source import open_client
 from agent_rl.agents.policies.tokens import ChatTokenizer, Sampled, SGLangTokens, VLLMTokens
-from agent_rl.errors import ConfigError, EngineError
+from agent_rl.errors import ConfigError
+from agent_rl.remote import RemoteError
 from tests.support.http_faults import FaultyServer, answer
 
 pytestmark = pytest.mark.usefixtures("quick_delays")
@@ -76,7 +77,7 @@ def test_token_ids_are_sent_to_vllm_and_received():
     ],
 )
 def test_an_answer_without_tokens_and_a_refusal_are_the_engines_fault(kind, step, said):
-    with FaultyServer(answer(200, MODELS), default=step) as server, pytest.raises(EngineError, match=said):
+    with FaultyServer(answer(200, MODELS), default=step) as server, pytest.raises(RemoteError, match=said):
         ask(server, {"max_new_tokens": 4}, kind)
 
 

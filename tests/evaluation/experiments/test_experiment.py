@@ -29,12 +29,11 @@ sys.exit(bool(experiment.failed))
 """
 
 
-def test_a_variant_that_fails_is_reported_and_leaves_no_receipt(start, tiny_recipe, tmp_path):
-    said = []
-    experiment = Experiment(str(tiny_recipe), 1, ["data.val_files=a.parquet,b.parquet"], tmp_path / "runs", said.append)
+def test_a_variant_that_fails_is_reported_and_leaves_no_receipt(start, tiny_recipe, tmp_path, capsys):
+    experiment = Experiment(str(tiny_recipe), 1, ["data.val_files=a.parquet,b.parquet"], tmp_path / "runs")
     receipt = experiment.run(tmp_path / "results")
     assert list(receipt["failed"]) == [f"data.val_files={name}.parquet seed 1" for name in "ab"]
-    assert "there is no a.parquet" in said[0]
+    assert "there is no a.parquet" in capsys.readouterr().out
     assert not (tmp_path / "results").exists()
     assert json.dumps(receipt)
 
@@ -87,6 +86,6 @@ def test_a_killed_experiment_goes_on_from_its_checkpoint(start, tiny_recipe, tmp
     assert [run["steps"] for run in receipt["runs"].values()] == [3, 3]
     assert receipt["machine"]["torch_threads"] == "1"
     written = (first / "trace.jsonl").stat().st_mtime_ns
-    again = Experiment(str(tiny_recipe), 2, SHORT, tmp_path / "runs", print).run(tmp_path / "again")
+    again = Experiment(str(tiny_recipe), 2, SHORT, tmp_path / "runs").run(tmp_path / "again")
     assert again["runs"] == receipt["runs"]
     assert (first / "trace.jsonl").stat().st_mtime_ns == written

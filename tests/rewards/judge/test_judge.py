@@ -8,6 +8,7 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.judge import Judge
 from agent_rl.rewards.judge.judge import aggregated, load_rubric, read_rubric
+from agent_rl.settings.errors import Place
 from tests.rewards.judge.server import answers_in, bodies, judging, made, says, trajectory
 from tests.support.http_faults import FaultyServer
 
@@ -103,27 +104,31 @@ async def test_a_users_template_shows_the_transcript(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([], "at least 1 item"),
-        (None, "valid list"),
-        ([{"name": "a b", "description": "d"}], "0.name"),
-        ([{"name": "a"}], "0.description: Field required"),
-        ([{"name": "a", "description": "d", "weight": 0}], "greater than 0"),
-        ([{"name": "a", "description": "d", "wieght": 1}], "0.wieght: Extra"),
+        ([], r"expected a list of criteria, got \[\]"),
+        (None, "expected a list of criteria, got None"),
+        ([{"name": "a b", "description": "d"}], r"^k\[0\]\.name: "),
+        ([{"name": "a"}], r"^k\[0\]\.description: missing"),
+        ([{"name": "a", "description": "d", "weight": 0}], "expected a number above 0"),
+        ([{"name": "a", "description": "d", "wieght": 1}], r"^k\[0\]\.wieght: unknown key"),
         ([{"name": "a", "description": "d"}] * 2, "'a' criterion occurs twice"),
     ],
 )
 def test_an_invalid_rubric_is_refused(data: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        read_rubric(data)
+    with pytest.raises(ConfigError, match=message):
+        read_rubric(data, Place("k"))
 
 
 def test_a_rubric_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     file = tmp_path / "rubric.yaml"
     file.write_text("- name: clear\n  description: It is clear.\n")
     assert [each.name for each in load_rubric(str(file), "k")] == ["clear"]
-    for text in ("a: [", "- name: clear\n", ""):
+    for text, problem in (
+        ("a: [", "invalid YAML"),
+        ("- name: clear\n", r"k\[0\]\.description: missing"),
+        ("", "k: expec"),
+    ):
         file.write_text(text)
-        with pytest.raises(ConfigError, match=r"^k: the rubric .*rubric\.yaml cannot be read"):
+        with pytest.raises(ConfigError, match=rf"rubric\.yaml.*: {problem}"):
             load_rubric(str(file), "k")
-    with pytest.raises(ConfigError, match=r"^k: the rubric .*nothing\.yaml cannot be read"):
+    with pytest.raises(ConfigError, match=r"nothing\.yaml: there is no such file"):
         load_rubric(str(tmp_path / "nothing.yaml"), "k")

@@ -13,7 +13,7 @@ from agent_rl.trajectory import Trajectory
 from agent_rl.trajectory.trace.batches import TrainedBatch, append_batch
 from agent_rl.trajectory.viewer.index import TraceIndex
 from agent_rl.trajectory.viewer.query import Query
-from agent_rl.trajectory.viewer.rewards import COMPUTED, TRAINED, read_breakdown, read_group
+from agent_rl.trajectory.viewer.rewards import read_breakdown, read_group
 from tests.trajectory.viewer.conftest import trajectory
 
 
@@ -62,7 +62,7 @@ def test_what_are_no_weights_count_as_none(weights: Any) -> None:
 def test_without_batches_the_rewards_give_the_advantages(index: TraceIndex) -> None:
     group = read_group(index, index.find(Query({"step": "2", "text": "number 101"}))[0])
     assert [sample.advantage for sample in group.samples] == pytest.approx([0.866, 0.866, -0.866, -0.866], abs=1e-3)
-    assert (group.source, group.names) == (COMPUTED, ["correctness", "efficiency"])
+    assert (group.trained, group.names) == (False, ["correctness", "efficiency"])
     first = group.samples[0].record
     assert (group.apart(first, "correctness"), group.apart(first, "efficiency")) == pytest.approx((0.5, 0.0))
     assert group.apart(first, "no such") is None
@@ -75,7 +75,7 @@ def test_what_was_trained_with_is_shown(run: Path, index: TraceIndex) -> None:
     group = read_group(index, index.find(Query({"step": "2", "text": "number 101"}))[0])
     found = {sample.record["id"]: sample.advantage for sample in group.samples}
     assert found == {"uid2-1_0": 1.5, "uid2-1_1": -1.5, "uid2-1_2": 0.75, "uid2-1_3": None}
-    assert group.source == TRAINED
+    assert group.trained
 
 
 def test_one_sample_has_no_advantage(index: TraceIndex) -> None:

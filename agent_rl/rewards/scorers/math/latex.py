@@ -125,12 +125,8 @@ def clean(text: str) -> str:
         text = _UNEQUAL.sub("≠", text).replace("<=", "≤").replace(">=", "≥")
     if "/" in text:
         text = _MIXED.sub(r"(\1+\2/\3)", text)
-    text = text.strip().rstrip(".。").strip()
-    if "," in text:
-        text = _grouped(text)
-    if " " in text:
-        text = _SPACED.sub(lambda match: match[0].replace(" ", ""), text)
-    return text
+    text = _grouped(text.strip().rstrip(".。").strip())
+    return _SPACED.sub(lambda match: match[0].replace(" ", ""), text)
 
 
 def unit_of(text: str) -> str | None:
