@@ -6,6 +6,7 @@ import math
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
+from agent_rl.errors import UnscoredError
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.trajectory import Trajectory, call_key
 
@@ -26,24 +27,30 @@ class ToolRewards(Component, kind="tool_rewards"):
     config: ToolRewardsConfig
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """Return the sum of the step rewards; the notes list them."""
-        rewards, per_turn = self._rewards(trajectory), [0.0] * len(trajectory.turns)
-        for number, reward in rewards:
-            per_turn[number] += reward
-        values = [reward for _, reward in rewards]
+        """Return the sum of the step rewards; the notes list them.
+
+        Raises:
+            UnscoredError: a step reward is not a finite number.
+        """
+        values, per_turn = [], [0.0] * len(trajectory.turns)
+        for number, where, reward in self._rewards(trajectory):
+            if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
+                raise UnscoredError(f"component {self.name!r}: {where} has the reward {reward!r}, not a finite number")
+            values.append(float(reward))
+            per_turn[number - 1] += float(reward)
         return Value(math.fsum(values), notes={"rewards": values}, per_turn=per_turn)
 
-    def _rewards(self, trajectory: Trajectory) -> list[tuple[int, float]]:
-        """Return the step rewards that enter the sum, with the positions of their turns."""
-        config, calls, rewards = self.config, set[str](), list[tuple[int, float]]()
-        for number, turn in enumerate(trajectory.turns):
+    def _rewards(self, trajectory: Trajectory) -> list[tuple[int, str, object]]:
+        """Return the step rewards that enter the sum, with their turns (from 1) and the locations that errors name."""
+        config, calls, rewards = self.config, set[str](), list[tuple[int, str, object]]()
+        for number, turn in enumerate(trajectory.turns, start=1):
             for call, result in zip(turn.calls, turn.results, strict=False):
                 key, reward = call_key(call), result.reward
                 is_repeat = key in calls and not config.repeats
                 calls.add(key)
                 counts = config.tools is None or any(fnmatchcase(result.name, name) for name in config.tools)
                 if reward is not None and counts and not (is_repeat and reward > 0):
-                    rewards.append((number, float(reward)))
+                    rewards.append((number, f"tool {result.name!r} in turn {number}", reward))
             if config.tools is None and turn.notes.get("reward") is not None:
-                rewards.append((number, float(turn.notes["reward"])))
+                rewards.append((number, f"the note of turn {number}", turn.notes["reward"]))
         return rewards
