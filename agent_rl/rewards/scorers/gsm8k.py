@@ -15,8 +15,9 @@ from agent_rl.rewards.scorers.scorer import built_in, unusable
 
 SOURCES = ("openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", "agent_rl/svamp")
 
-_AT_END = r"(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)\s*$"
-_STRICT = re.compile(rf"####(?:\s*(?={_AT_END})| ?)(\$?-?\$?[0-9][0-9.,]{{0,100}})")
+_STRICT = re.compile(r"#### ?(\$?-?\$?[0-9][0-9.,]{0,100})")
+_PLAIN = re.compile(r"\s*([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)\s*$|\s*([0-9]+)\}")
+_LONG = 40  # characters of a number and the text around it
 _TAIL = 5_000  # characters at the end of a response that are searched
 
 
@@ -42,6 +43,8 @@ def score_gsm8k(
     Raises:
         UnscoredError: the ground truth is not a number.
     """
+    if (score := _plain_score(solution, ground_truth, boxed=answer != "strict")) is not None:
+        return score
     if answer == "strict":
         numbers = _STRICT.findall(solution[-_TAIL:])
         number = numbers[-1].rstrip(".,") if numbers else ""
@@ -51,3 +54,27 @@ def score_gsm8k(
         return float(numeric_match(solution, ground_truth, marked=answer == "marked", whole=whole))
     except ValueError:
         raise unusable(ground_truth, "a number") from None
+
+
+def _plain_score(solution: str, ground_truth: Any, *, boxed: bool) -> float | None:
+    r"""Score the most frequent forms of answers, `#### 18` at the end and `\boxed{18}`; return None for other forms."""
+    if type(ground_truth) is not str or len(ground_truth) > _LONG:
+        return None
+    if ">" in solution and ("</answer>" in solution or "think>" in solution):
+        return None
+    start = solution.rfind("####") + 4
+    if start == 3:
+        start = solution.rfind("\\boxed{") + 7
+        if start == 6 or not boxed:
+            return None
+    elif len(solution) - start > _LONG:
+        return None
+    match = _PLAIN.match(solution, start, start + _LONG)
+    if match is None or (match[2] is None) == (solution[start - 1] == "{"):
+        return None
+    number = match[2] or match[1].replace(",", "")
+    if number == ground_truth:
+        return 1.0
+    if not (ground_truth.isdigit() and ground_truth.isascii()):
+        return None
+    return float(number.lstrip("0") == ground_truth.lstrip("0"))
