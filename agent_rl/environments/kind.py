@@ -84,6 +84,8 @@ class EnvironmentType:
     """Whether all samples of a row must begin in the same state."""
     parts: ClassVar[tuple[str, ...]] = ()
     """Names of the reward's parts, if a trajectory may lack some parts; otherwise a run's trial reads the names."""
+    metrics: ClassVar[tuple[str, ...]] = ()
+    """Names of further parts of the reward, which have no weight."""
     multi_turn: ClassVar[Mapping[str, Any]] = {}
     """Values of `actor_rollout_ref.rollout.multi_turn` for its recipe."""
 

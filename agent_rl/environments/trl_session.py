@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
+import logging
 import math
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -12,7 +15,7 @@ from typing import Any, ClassVar
 
 from agent_rl.data.contract import IMAGE
 from agent_rl.environments.kind import SESSION, EnvironmentType
-from agent_rl.environments.session import EnvironmentSession
+from agent_rl.environments.session import EnvironmentSession, state_of
 from agent_rl.errors import ConfigError, ToolError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.tools import ToolSession, ToolSpec
@@ -24,6 +27,10 @@ ROWS = {"train": 256, "test": 32}
 """Numbers of rows of the splits if the file contains no rows."""
 EMPTY_PROMPT = "(The environment writes this message.)"
 """Text in rows instead of an empty message, which the contract of rows does not allow."""
+DIFFERS = "reset_differs"
+"""Name of the reward's part that is 1 if the trajectory started from another state than its row's first trajectory."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -45,6 +52,8 @@ class Factory:
     methods: list[str]
     rewards: Mapping[str, Callable[..., Any] | None]
     pool: list[tuple[Any, OneThread]] = field(default_factory=list)
+    beginnings: dict[str, bytes] = field(default_factory=dict)
+    """The beginning of the first sample of each recent row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +68,7 @@ class TrlType(EnvironmentType):
 
     agent: ClassVar[str] = "tool_call_agent"
     resets_alike: ClassVar[bool] = False
+    metrics: ClassVar[tuple[str, ...]] = (DIFFERS,)
     multi_turn: ClassVar[Mapping[str, Any]] = {"max_assistant_turns": 64, "max_tool_response_length": 65_536}
     system: ClassVar[str] = ""
     rewards_turns: ClassVar[bool] = False
@@ -149,6 +159,7 @@ class TrlSession(EnvironmentSession):
         super().__init__(kind, row, limit_s, trajectory)
         self._factory = kind.factory(self.row, kind.name)
         self.functions: dict[str, Callable[..., Any]] = {}
+        self._differs = 0.0
 
     def _created(self) -> Any:
         return None  # `reset` takes it from the pool, or creates it on its thread
@@ -172,7 +183,16 @@ class TrlSession(EnvironmentSession):
             self.instance = await self.run_function("__init__", factory.make)
         methods = [getattr(self.instance, name) for name in factory.methods]
         self.functions = {each.__name__: each for each in (*self.kind.functions, *methods)}
-        return await self.run("reset", **self.kind.reset_call(self.row, self.kind.name)[1])
+        observation = await self.run("reset", **self.kind.reset_call(self.row, self.kind.name)[1])
+        row = self.trajectory.id.rpartition("_")[0]
+        beginning = {**state_of(self.instance), **state_of(SimpleNamespace(observation=observation))}
+        digest = hashlib.sha256(pickle.dumps(beginning)).digest()
+        if row and factory.beginnings.setdefault(row, digest) != digest:
+            self._differs = 1.0
+            _warn_once(factory.cls)
+        while len(factory.beginnings) > 4096:
+            del factory.beginnings[next(iter(factory.beginnings))]
+        return observation
 
     async def opened(self, opening: Any) -> Any:
         """Begin the trajectory; return the content of the prompt's last message, with what `reset` appends to it."""
@@ -235,7 +255,7 @@ class TrlSession(EnvironmentSession):
             except (TypeError, ValueError):
                 expected = "a list with one number or None" if arguments else "a number or None"
                 raise self._bug(called, TypeError(f"it returned {result!r:.80}, not {expected}")) from None
-        return parts
+        return {**parts, DIFFERS: self._differs} if parts else {}
 
     def _lists(self) -> dict[str, Any]:
         """Return the keyword arguments of reward functions: lists of one item."""
@@ -270,6 +290,12 @@ def _plain_call(function: Callable[..., Any], /, **arguments: Any) -> Any:
         return function(**arguments)
     except StopIteration as error:  # a thread could not raise this exception
         raise ToolError(str(error)) from error
+
+
+@functools.cache
+def _warn_once(cls: type) -> None:
+    problem = "reset differs between the samples of a row: their rewards compare different tasks"
+    logger.warning("%s.%s. Seed it with a column of the row", cls.__qualname__, problem)
 
 
 def _is_async(function: Any) -> bool:

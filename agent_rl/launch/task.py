@@ -193,6 +193,7 @@ def _reward(kind: EnvironmentType, parts: Sequence[str]) -> dict[str, Any]:
     components: dict[str, Any] = {part: {"kind": "environment", "weight": 1.0} for part in parts}
     for part in kind.parts:
         components[part] = {"kind": "environment", "weight": 1.0, "config": {"optional": True}}
+    components |= {name: {"kind": "environment", "weight": 0.0} for name in kind.metrics}
     correctness: dict[str, Any] = {"weight": 0.0, "scorer": "none"} if components else {"weight": 1.0}
     if kind.rewards_turns:
         components["turns"] = {"kind": "tool_rewards", "weight": 1.0, "config": {"repeats": True}}

@@ -28,7 +28,7 @@ def test_a_class_of_trl_trains_with_rows_and_a_reward_beside_it(here: Path) -> N
     configuration = composed("camera.py", "--data", "rows.jsonl", *functions)
     section = configuration["agent_rl"]
     weights = {name: each["weight"] for name, each in section["reward"]["components"].items()}
-    assert weights == {"looked": 1.0, "brief": 1.0}
+    assert weights == {"looked": 1.0, "brief": 1.0, "reset_differs": 0.0}
     assert section["environments"] == {
         "camera": " + ".join(str(here / each) for each in ("camera.py", *functions[1::2], "rows.jsonl"))
     }

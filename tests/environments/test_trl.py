@@ -16,7 +16,7 @@ from agent_rl.environments import load_environment
 from agent_rl.environments.kind import environment_rows
 from agent_rl.environments.trl import ADDED
 from agent_rl.errors import ConfigError
-from agent_rl.launch.task import task_recipe, try_out
+from agent_rl.launch.task import task_recipe
 from agent_rl.settings import AgentRLSettings
 from tests.environments.trl.reference import IDIOMS, RECORDED, as_data
 
@@ -82,7 +82,7 @@ def test_schemas_messages_and_rewards_are_trls(idiom):
         assert messages_of(policy, []) == plain_text(sample["messages"])
         rewards = {name: trajectory.rewards.get(name) for name in sample["rewards"]}
         assert rewards == pytest.approx(sample["rewards"], abs=1e-6)
-        assert set(trajectory.rewards) <= set(kind.parts)
+        assert set(trajectory.rewards) <= {*kind.parts, "reset_differs"}
         assert set(kind.parts) == set(sample["rewards"])
 
 
@@ -174,13 +174,17 @@ def test_rows_and_reward_functions_are_added_to_a_file(write, tmp_path):
     assert [each.rewards["longer"] for each in trajectories] == [1.0, 0.0]
 
 
-def test_samples_that_begin_differently_are_warned_of_before_the_run(write, caplog):
+def test_samples_that_begin_differently_are_counted_and_warned_of_once(write, caplog):
     text = changed(("self.calls = 0", "import random; self.calls, self.secret = 0, random.random()"))
-    for file in (write(text), write(ENV, "alike")):
-        try_out(load_environment("mine", str(file)))
-    (warning,) = caplog.messages
-    assert warning.startswith("Env.reset")
-    assert "it differs between two calls in self.secret" in warning
+    kind = load_environment("mine", str(write(text)))
+    (row, *_), alike = environment_rows(kind, "train", seed=0), write(ENV, "alike")
+    identities = [{"uid": uid, "session_id": n} for uid in ("a", "b") for n in range(3)]
+    differ = [play(kind.target, row, ["done"], **each)[0].rewards["reset_differs"] for each in identities]
+    assert differ == [0, 1, 1, 0, 1, 1]
+    assert [each.message.partition(":")[0] for each in caplog.records] == [
+        "Env.reset differs between the samples of a row"
+    ]
+    assert [play(alike, row, ["done"], **each)[0].rewards["reset_differs"] for each in identities] == [0] * 6
 
 
 def test_an_exhausted_iterator_is_an_observation(write):
@@ -233,4 +237,4 @@ def test_bug_in_a_reward_or_in_reset_leaves_the_trajectory_unscored(write, text,
 def test_recipe_has_a_component_for_each_reward(here):
     config = yaml.safe_load((task_recipe(str(FOLDER / "one_of_two.py")) / "config.yaml").read_text())
     parts = {name: each["weight"] for name, each in config["agent_rl"]["reward"]["components"].items()}
-    assert parts == {"rolled": 1.0, "Coin": 1.0}
+    assert parts == {"rolled": 1.0, "Coin": 1.0, "reset_differs": 0.0}
