@@ -202,13 +202,20 @@ def _write(curves: Curves) -> None:
         if any(run.name not in curves for run in _trials(reward)):
             continue
         finals = [run for run in _finals(reward, curves) if run.name in curves]
-        drawn = {run.name: [(int(step), success) for step, success in curves[run.name]] for run in finals}
-        title = f"text_world, rewards of {reward}: success on held-out rows"
+        drawn = {name: _mean([curves[run.name] for run in finals if run.algorithm == name]) for name in ALGORITHMS}
+        title = f"held-out success, reward of {reward}, mean of seeds"
         Chart(title, lines=drawn, levels={"target": TARGET}).write_png(RESULTS / f"{reward}.png")
         for algorithm in ALGORITHMS:
             lines.append(_row(reward, algorithm, finals, curves))
     (RESULTS / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
+
+
+def _mean(curves: list[list[list[float]]]) -> list[tuple[int, float]]:
+    """Return the mean success by step; a run that has arrived keeps its success."""
+    steps = sorted({int(step) for curve in curves for step, _ in curve})
+    by_step = [dict(curve) for curve in curves]
+    return [(step, fmean(own.get(step, list(own.values())[-1]) for own in by_step)) for step in steps]
 
 
 def _row(reward: str, algorithm: str, finals: list[Run], curves: Curves) -> str:
