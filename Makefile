@@ -26,7 +26,7 @@ FAMILIES = bfcl openenv tau2 verifiers $(if $(shell $(PYTHON312) --version 2>/de
 # LangGraph and the SDKs, for gateway_agent: 250 MB.
 PROGRAMS = outputs/environments/programs
 
-.PHONY: quickstart programs certify credit faults scale gateways test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
+.PHONY: quickstart programs certify credit faults growth scale gateways test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -91,6 +91,9 @@ credit: $(VENV)/.dev ## how well each algorithm's advantages predict what turns 
 faults: $(VENV)/.dev ## docs/reference/faults.md: trainings broken at random moments; hours, in as many sittings as you like
 	$(PY) -m benchmarks.faults $(or $(RUNS),50) $(KINDS)
 	$(PY) docs/references.py
+
+growth: $(VENV)/.dev ## outputs/growth.json: whether a process grows while a small model trains for HOURS=2
+	$(PY) -m benchmarks.growth $(HOURS)
 
 scale: $(VENV)/.dev ## what a step costs besides the GPUs when it grows, in docs/reference: an hour, in parts that resume
 	$(PY) -m benchmarks.scale

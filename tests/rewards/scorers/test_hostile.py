@@ -3,7 +3,6 @@
 import asyncio
 import json
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -96,22 +95,11 @@ def scorer_of(name: str) -> Scorer:
     return find_scorer(OPTIONS.get(name, name))
 
 
-@pytest.fixture(scope="module")
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """One for all texts: a scorer's process, which imports for a second, belongs to its loop."""
-    loop = asyncio.new_event_loop()
-    yield loop
-    loop.close()
-
-
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
-def test_every_scorer_ends_with_a_score(text: str, loop: asyncio.AbstractEventLoop) -> None:
+async def test_every_scorer_ends_with_a_score(text: str) -> None:
     assert {scorer_of(name).name for name in TRUTHS} == SCORERS.keys()
-
-    async def score(name: str) -> float:
-        return await asyncio.wait_for(score_answer(scorer_of(name), text, TRUTHS[name]), 60)
-
-    scores = {name: loop.run_until_complete(score(name)) for name in TRUTHS if not name.startswith("code")}
+    names = [name for name in TRUTHS if not name.startswith("code")]
+    scores = {name: await asyncio.wait_for(score_answer(scorer_of(name), text, TRUTHS[name]), 60) for name in names}
     assert all(math.isfinite(score) and 0 <= score <= 1 for score in scores.values()), scores
 
 
