@@ -456,11 +456,13 @@ def turn_credit_page() -> str:
     table = _figures("turn_credit")
     of = table["worlds"]["outcome"]["of"]
     weights = of["weights"].removeprefix("sha256:")[:16]
+    receipt = json.loads((ROOT / "recipes/text_world/results/receipt.json").read_text())
+    is_old = "" if receipt["hashes"] == table["hashes"] else " The recipe and its cold start have changed since then."
     page = f"""{NOTE}
 # Turn credit
 
 Written by `make credit` on {_where(table["machine"], of["versions"])}.
-The weights are `{weights}`; [turn_credit.json](turn_credit.json) has all figures and hashes.
+The weights are `{weights}`; [turn_credit.json](turn_credit.json) has all figures and hashes.{is_old}
 
 The cold-started model of `recipes/text_world` played {table["prompts"]} households {table["samples"]} times each.
 `agent-rl fork` estimated the value of every turn from {table["episodes_per_turn"]} episodes, twice and independently.
