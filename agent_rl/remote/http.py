@@ -218,7 +218,11 @@ class Remote:
 
     async def _turn(self, url: httpx.URL) -> None:
         if self._rate is not None:
-            await self._rate.turn(url.netloc.decode())
+            try:
+                await self._rate.turn(url.netloc.decode())
+            except OSError as error:
+                problem = f"rate_per_s needs a temporary folder that can be written, see TMPDIR: {error}"
+                raise RemoteError(host_of(url), problem) from error
 
     async def _until_answered(self, client: httpx.AsyncClient, request: httpx.Request, idempotent: bool) -> Response:
         limits, host = self.limits, host_of(request.url)

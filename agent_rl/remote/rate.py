@@ -13,6 +13,7 @@ import os
 import struct
 import tempfile
 import time
+from functools import cache
 
 from agent_rl.work.concurrency import PerLoop
 
@@ -34,7 +35,7 @@ class Rate:
         """Wait until a request may be sent to `server`, which is its host and port.
 
         Raises:
-            OSError: the temporary folder is not writable.
+            OSError: the file in the temporary folder cannot be written.
         """
         async with self._turns.get():  # so a process that ends early has taken only one turn in vain
             await asyncio.sleep(self._take(server) - time.monotonic())
@@ -54,6 +55,7 @@ class Rate:
         return turn
 
 
+@cache
 def _boot() -> str:
     """Return what identifies the start of the clock: after a restart of the node, it begins at 0 again."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_rl.remote import Remote, RemoteError, RemoteLimits
 from agent_rl.remote.rate import Rate
 
 PROCESS = """
@@ -66,3 +67,10 @@ def test_a_cancelled_turn_leaves_the_next_one_free(folder: Path) -> None:
         assert time.monotonic() - began < 5  # one turn is lost, not twenty
 
     asyncio.run(turns())
+
+
+def test_a_folder_that_cannot_be_written_fails_the_request(folder: Path) -> None:
+    folder.rmdir()
+    remote = Remote("http://127.0.0.1:1", limits=RemoteLimits(rate_per_s=1))
+    with pytest.raises(RemoteError, match="TMPDIR"):
+        asyncio.run(remote.request("GET", "/"))

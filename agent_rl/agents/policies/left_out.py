@@ -63,7 +63,8 @@ def _kept(turns: Sequence[Turn]) -> Iterator[tuple[bool, bool]]:
 
 def _masked(sequence: TrainingSequence, runs: Iterator[tuple[bool, bool]]) -> TrainingSequence:
     mask, images_follow = array("b", bytes(len(sequence.mask))), False
-    for (start, last), (kept, images) in zip(sampled_runs(sequence.mask), runs, strict=False):
+    for start, last in sampled_runs(sequence.mask):
+        kept, images = next(runs)
         images_follow = images or (images_follow and not kept)
         mask[start:last] = array("b", [kept] * (last - start))
     end = len(mask)
