@@ -42,6 +42,8 @@ ENVIRONMENT = {
     "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",
     # Ray would start an idle process for each logical core.
     "RAY_prestart_worker_first_driver": "0",
+    # Ray's server otherwise grows by about 100 MiB until it remembers 100,000 calls, for commands that list them.
+    "RAY_task_events_max_num_task_in_gcs": "10000",
     # Ray otherwise warns at each start that it will one day stop hiding accelerators from actors without any.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
