@@ -92,8 +92,13 @@ faults: $(VENV)/.dev ## docs/reference/faults.md: trainings broken at random mom
 	$(PY) -m benchmarks.faults $(or $(RUNS),50) $(KINDS)
 	$(PY) docs/references.py
 
-growth: $(VENV)/.dev ## outputs/growth.json: whether a process grows while a small model trains for HOURS=2
+failures: $(VENV)/.dev ## what a training loses when 5% of its trajectories fail, in docs/reference: half an hour
+	$(PY) -m benchmarks.failures
+	$(PY) docs/references.py
+
+growth: $(VENV)/.dev ## docs/reference/faults.md: whether a process grows while a small model trains for HOURS=2
 	$(PY) -m benchmarks.growth $(HOURS)
+	$(PY) docs/references.py
 
 scale: $(VENV)/.dev ## what a step costs besides the GPUs when it grows, in docs/reference: an hour, in parts that resume
 	$(PY) -m benchmarks.scale

@@ -74,7 +74,7 @@ class RewardColumn(BaseModel):
     ground_truth: Annotated[Any, AfterValidator(_truth)] = None
     """The right answer: text, or the list or mapping that the scorer documents; numbers are stored as text."""
     test_cases: Any = None
-    """Additional tests of a program, for your own scorers."""
+    """Additional tests of the submitted program, which your own scorers can use."""
 
     @model_validator(mode="after")
     def _has_truth(self) -> RewardColumn:
@@ -112,7 +112,7 @@ class ExtraInfo(BaseModel):
     original_prompt: Any = None
     """The prompt that your scorer or reward function gets; None means the user's last message."""
     test_cases: Any = None
-    """Additional tests of a program, for your own scorers."""
+    """Additional tests of the submitted program, which your own scorers can use."""
 
 
 class Row(BaseModel):

@@ -1,0 +1,157 @@
+"""Compares trainings in which 5% of the trajectories fail with undisturbed ones: `make failures`.
+
+    python -m benchmarks.failures  # writes docs/reference/failures.json
+
+The quickstart's model trains for 20 steps with a calculator on a server and a judge on a server. A trajectory fails for
+one of four reasons, with equal probability: the tool's server or the judge answers with status 500, the engine refuses
+a request, or the session breaks after a turn. Each failure costs one sample: nothing is tried again. Three seeds train
+with and without failures, in turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from statistics import fmean
+from typing import Any
+
+from agent_rl.data import arithmetic, write_parquet
+from agent_rl.errors import ToolError
+from agent_rl.launch.run_folder import machine
+from agent_rl.tools.builtin.calculator import calculate
+from benchmarks.faulted_run import RECIPE, ROOT
+from tests.e2e.training import train
+from tests.rewards.judge.server import completion
+from tests.support.http_faults import FaultyServer, answer
+
+RESULTS = ROOT / "docs/reference/failures.json"
+WORK = ROOT / "outputs/failures"
+SCRIPT = ROOT / "tests/support/bench/failing_sessions.py"
+SEEDS, STEPS, PROMPTS, SAMPLES = (0, 1, 2), 20, 16, 8
+SHARE, KINDS = 0.05, 4
+CALLS = 1.25
+"""Mean number of calls of a trajectory; the tool's server sees calls, not trajectories."""
+
+
+def run(seed: int, share: float) -> dict[str, Any]:
+    """Train with one seed, and return the number of scored trajectories, the seconds and the rewards of its steps."""
+    folder = WORK / f"seed_{seed}_share_{share}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for split, problems in zip(("train", "test"), arithmetic.train_test(seed, STEPS * PROMPTS, 16), strict=True):
+        rows = [arithmetic.to_row(each, split, at, agent_name="failing") for at, each in enumerate(problems)]
+        write_parquet(rows, folder / f"{split}.parquet")
+    each = share / KINDS
+    os.environ["FAILING_SHARE"] = str(each)
+    tools, judges = _failing(_calculated, each / CALLS), _failing(_judged, each)
+    with FaultyServer(default=tools) as tool, FaultyServer(default=judges) as judge:
+        (folder / "tools.yaml").write_text(json.dumps({"tools": [_tool(tool.url)]}))
+        config = f"url:'{judge.url}',model:judge,attempts:1"
+        logged = train(
+            folder,
+            RECIPE / "model",
+            f"+agent_rl.reward.components.judge={{kind:judge,weight:0.1,config:{{{config}}}}}",
+            agent="failing",
+            script=SCRIPT,
+            data__seed=seed,
+            data__train_batch_size=PROMPTS,
+            data__max_prompt_length=128,
+            data__max_response_length=448,
+            actor_rollout_ref__actor__ppo_mini_batch_size=PROMPTS,
+            actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu=16,
+            actor_rollout_ref__rollout__n=SAMPLES,
+            actor_rollout_ref__rollout__log_prob_micro_batch_size_per_gpu=16,
+            actor_rollout_ref__rollout__multi_turn__tool_config_path=folder / "tools.yaml",
+            reward__reward_manager__name="trajectory",
+            reward__custom_reward_function__path="null",
+            trainer__total_training_steps=STEPS,
+            trainer__rollout_data_dir="null",
+        )
+    steps = [logged[step] for step in sorted(logged) if step > 0]
+    unscored = [int(metrics.get("agent/unscored", 0)) for metrics in steps]
+    return {
+        "seed": seed,
+        "share": share,
+        "unscored": unscored,
+        "step_s": [round(metrics["timing_s/step"], 2) for metrics in steps],
+        "reward": [round(metrics["critic/score/mean"], 4) for metrics in steps],
+    }
+
+
+def _tool(url: str) -> dict[str, Any]:
+    expression = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
+    endpoint = {"name": "calculator", "description": "Computes.", "method": "POST", "path": "/"}
+    return {
+        "name": "http",
+        "config": {"base_url": url, "attempts": 1, "endpoints": [{**endpoint, "parameters": expression}]},
+    }
+
+
+def _failing(healthy: Callable[[Any], None], share: float) -> Callable[[Any], None]:
+    draws = random.Random(0)
+
+    def step(handler: Any) -> None:
+        (answer(500) if draws.random() < share else healthy)(handler)
+
+    return step
+
+
+def _calculated(handler: Any) -> None:
+    try:
+        result = calculate(json.loads(handler.body)["expression"])
+    except ToolError as error:
+        answer(400, str(error).encode())(handler)
+    else:
+        answer(200, result.encode(), content_type="text/plain")(handler)
+
+
+def _judged(handler: Any) -> None:
+    answer(200, completion(json.dumps({"reason": "fine", "score": 5})))(handler)
+
+
+def compared(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the share of failed trajectories, the ratio of scored trajectories per second, and the reward curves."""
+    failing, clean = ([each for each in runs if bool(each["share"]) is hit] for hit in (True, False))
+
+    def per_second(own: list[dict[str, Any]]) -> float:
+        scored = sum(PROMPTS * SAMPLES - lost for each in own for lost in each["unscored"][1:])
+        return scored / sum(sum(each["step_s"][1:]) for each in own)
+
+    curves = [[fmean(each["reward"][start : start + 5]) for start in range(0, STEPS, 5)] for each in clean]
+    hit = [fmean(each["reward"][at] for each in failing) for at in range(STEPS)]
+    return {
+        "unscored_share": fmean(lost for each in failing for lost in each["unscored"]) / (PROMPTS * SAMPLES),
+        "per_second": {"failing": per_second(failing), "undisturbed": per_second(clean)},
+        "ratio": per_second(failing) / per_second(clean),
+        "rewards_of_5_steps": {
+            "undisturbed": [[round(min(part), 3), round(max(part), 3)] for part in zip(*curves, strict=True)],
+            "failing": [round(fmean(hit[start : start + 5]), 3) for start in range(0, STEPS, 5)],
+        },
+    }
+
+
+def main() -> None:
+    """Execute all runs, and write the result."""
+    runs = []
+    for seed in SEEDS:
+        for share in (0.0, SHARE):
+            runs.append(run(seed, share))
+            print(time.strftime("%H:%M:%S"), json.dumps(runs[-1]), flush=True)
+    record = {
+        "command": "make failures",
+        "versions": {name: version(name) for name in ("agent_rl", "verl", "sglang", "torch", "transformers", "ray")},
+        "machine": machine(RECIPE / "model"),
+        **compared(runs),
+        "runs": runs,
+    }
+    RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+    print(json.dumps({key: record[key] for key in ("unscored_share", "ratio", "rewards_of_5_steps")}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

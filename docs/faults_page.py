@@ -1,0 +1,100 @@
+"""Generates docs/reference/faults.md: what trainings lose when something breaks, and whether they grow in hours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["faults_page"]
+
+Record = Mapping[str, Any]
+Markdown = Callable[..., str]
+
+
+def faults_page(note: str, markdown: Markdown, where: Callable[..., str], figures: Callable[[str], Any]) -> str:
+    """Return the page with the results of `make faults`, `make failures` and `make growth`.
+
+    Args:
+        note: the comment at the top.
+        markdown: returns a table from its columns and rows.
+        where: returns the machine and the versions of a result as text.
+        figures: returns a result by its name.
+    """
+    failures, growth = figures("failures"), figures("growth")
+    return "\n".join(
+        [
+            f"{note}\n# Faults\n\n{_faults(markdown, where, figures('faults'))}",
+            f"## Failed trajectories\n\n{_failures(markdown, where, failures)}",
+            f"## Hours of small steps\n\n{_growth(markdown, where, growth)}",
+        ]
+    )
+
+
+def _faults(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
+    cases: dict[str, list[Any]] = {}
+    for name, case in record["cases"].items():
+        cases.setdefault(name.rpartition(" ")[0], []).append(case)
+    killed = sum(len(cases.get(kind, ())) for kind in record["kills"])
+    head = f"""Written by `make faults` on {where(record["machine"], record["versions"])}.
+[faults.json](faults.json) has every run: the moment, what was hit, how each start ended, and what it printed.
+
+Each run is a real training of {record["steps"]} steps on a CPU that saves a checkpoint every {record["saved"]} steps.
+One fault comes at a random moment, drawn from a seed. If the run ends, the very same command resumes it. A run passes
+if, at its end, every step was trained on the rows of the undisturbed run, every row of these steps is in the trace
+exactly once with its tokens, every sampled token was trained on or has a reason why not, all steps are in the metrics,
+and no process, temporary file or shared memory was left, except a semaphore of 32 bytes after SIGKILL to the launcher.
+A failing tool or judge may leave trajectories without a score. **{killed} of {record["runs"]} runs with SIGKILL have
+been executed so far**; the command resumes with the rest.
+"""
+    rows = []
+    for kind, own in cases.items():
+        alone, starts = sum(len(case["ends"]) == 1 for case in own), [len(case["ends"]) for case in own]
+        sums = [str(sum(case[name] for case in own)) for name in ("repeated", "unscored", "records_lost")]
+        steps = " to ".join(str(each) for each in sorted({case["steps"] for case in own}))
+        failed = [case["problems"][0] for case in own if case["problems"]]
+        verdict = "passed" if not failed else f"{len(failed)} failed: {'; '.join(failed)}"
+        resumed = f"{len(own) - alone}" + (f" (up to {max(starts) - 1} times)" if max(starts) > 2 else "")
+        rows.append((kind, str(len(own)), str(alone), resumed, steps, *sums, verdict))
+    numbers = ("runs", "finished alone", "resumed", "steps", "steps trained twice", "unscored", "trace records lost")
+    return f"{head}\n{markdown(('fault', *numbers, 'verdict'), rows)}"
+
+
+def _failures(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
+    rewards, runs = record["rewards_of_5_steps"], record["runs"]
+    steps = len(runs[0]["reward"])
+    head = f"""Written by `make failures` on {where(record["machine"], record["versions"])}. The quickstart's model
+trains for {steps} steps with a calculator on a server and a judge on a server. In some of the runs, about 5% of the
+trajectories fail and get no score: the tool's server or the judge answers with status 500, the engine refuses a
+request, or the session breaks after a turn. Each failure costs one sample, because nothing is tried again.
+
+{record["unscored_share"]:.1%} of the trajectories failed. Scored trajectories per second were
+{record["ratio"]:.0%} of those of the undisturbed runs ({record["per_second"]["failing"]:.1f} and
+{record["per_second"]["undisturbed"]:.1f}). The mean reward of the runs with failures, and the range of the
+{sum(not each["share"] for each in runs)} undisturbed seeds:
+"""
+    columns = ("steps", "with failures", "undisturbed")
+    rows = []
+    for at, (own, (low, high)) in enumerate(zip(rewards["failing"], rewards["undisturbed"], strict=True)):
+        rows.append((f"{5 * at + 1} to {5 * at + 5}", f"{own:.3f}", f"{low:.3f} to {high:.3f}"))
+    return f"{head}\n{markdown(columns, rows)}"
+
+
+def _growth(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
+    more, disk = record["more"], record["mib_per_hour"]
+    verdict = "Nothing grew more than that." if not record["problems"] else "Above these limits: "
+    verdict += "; ".join(record["problems"]) + ("." if record["problems"] else "")
+    head = f"""Written by `make growth` on {where(record["machine"], record["versions"])}. The quickstart's model trains
+for {record["hours"]:.1f} hours, {record["steps"]:,} steps, and saves a checkpoint every 100 steps. Once a minute, the
+command reads each process's memory (proportional set size), descriptors and threads, and counts processes and files in
+`/tmp` and `/dev/shm`. The first tenth is not counted. The trend of the rest, continued to eight hours, may be at most
+1% and 8 MiB for each process, and nothing else may become more. {verdict}
+
+Further processes: {more["processes"]}; further temporary files: {more["temporary files"]}. The trace grows by
+{disk["trace.jsonl"]:.0f} MiB per hour, `metrics.jsonl` by {disk["metrics.jsonl"]:.0f}, `train.log` by
+{disk["train.log"]:.0f} and the checkpoints by {disk["checkpoints"]:.0f}. [growth.json](growth.json) has all figures.
+"""
+    rows = []
+    for own in record["processes"]:
+        memory = (f"{own['pss_mib']:.0f}", f"{own['growth_mib']:+.1f}")
+        rows.append((own["process"].rpartition(" ")[0], *memory, str(own["descriptors"]), str(own["threads"])))
+    return f"{head}\n{markdown(('process', 'MiB', 'MiB in 8 hours', 'descriptors', 'threads'), rows)}"
