@@ -1,11 +1,11 @@
 """Measures judges on JudgeBench, and writes docs/reference/judgebench.json, which docs/references.py turns into a page.
 
 python docs/judgebench.py judgebench.jsonl                                    # the rule
-python docs/judgebench.py judgebench.jsonl --model outputs/models/smollm2     # a model of this machine as well
+python docs/judgebench.py judgebench.jsonl --model outputs/models/smollm2     # a model on this machine as well
 python docs/judgebench.py judgebench.jsonl --verdicts JudgeBench/outputs      # the published verdicts of other judges
 
-The file is `dataset=judgebench,response_model=gpt-4o-2024-05-13.jsonl` of github.com/ScalerLab/JudgeBench. Figures of
-an earlier call stay, unless the call measures the same judge again.
+The file is `dataset=judgebench,response_model=gpt-4o-2024-05-13.jsonl` of github.com/ScalerLab/JudgeBench. Figures
+from an earlier call are kept unless the new call measures the same judge again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["judgebench_page"]
 
 PAGE = Path(__file__).parent / "reference/judgebench.json"
 LONGER = ("rules", '{"target_chars": 1000000}')
-"""A rule's kind and its configuration: of two texts below a million characters, the longer one has more value."""
+"""A rule's kind and its configuration: of two answers below 1,000,000 characters, the longer one scores higher."""
 MODEL = "SmolLM2-135M-Instruct"
 MAX_TOKENS = 256
 PUBLISHED = {
@@ -45,7 +45,7 @@ PUBLISHED = {
     "Vanilla prompt, GPT-4o": (None, 50.86),
     "Arena-Hard prompt, Llama-3.1-8B-Instruct": (None, 40.86),
 }
-"""Judges with the name of their file of verdicts, and their accuracy in percent: https://arxiv.org/abs/2410.12784v2,
+"""Judges, each with the name of its file of verdicts and its accuracy in percent: https://arxiv.org/abs/2410.12784v2,
 tables 1 to 3."""
 
 
@@ -81,7 +81,7 @@ def _measured(file: Path, judge: str, *words: str) -> dict[str, Any]:
 
 
 def _published(file: Path, folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what `report_on` says about the verdicts in JudgeBench's repository."""
+    """Yield each published judge with `report_on`'s report on its verdicts in JudgeBench's repository."""
     ids = [json.loads(line)["pair_id"] for line in file.read_text().splitlines()]
     samples = dict(zip(ids, read_samples([str(file)]), strict=True))
     winners: dict[str | None, str | None] = {"A>B": "A", "B>A": "B", "A=B": "tie"}
@@ -97,11 +97,11 @@ def _published(file: Path, folder: Path) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def judgebench_page(note: str, table: Any) -> str:
-    """Return the page with the figures that are stored.
+    """Return the page with the stored figures.
 
     Args:
         note: first line of the page.
-        table: makes a Markdown table from columns and rows.
+        table: function that makes a Markdown table from columns and rows.
     """
     stored = json.loads(PAGE.read_text())
     judges = stored["judges"]
@@ -111,22 +111,22 @@ def judgebench_page(note: str, table: Any) -> str:
     return f"""{note}
 # JudgeBench
 
-How often judges find the right one of two responses by GPT-4o, on the 350 pairs of
+This page shows how often judges find the correct one of two responses by GPT-4o, on the 350 pairs of
 [JudgeBench](https://arxiv.org/abs/2410.12784). Each judge compares a pair in both orders. `accuracy` counts each order
-as half a pair, and a verdict that cannot be read as wrong. `both orders` is JudgeBench's own figure: the share of pairs
-for which more verdicts name the right response than the other one; a judge that guesses reaches 25% to 50%. The last
-column is the paper's figure (tables 1 to 3). Judges with a published figure were not run here: `agent-rl` computed
-their other figures from the [verdicts](https://github.com/ScalerLab/JudgeBench) that JudgeBench published.
+as half a pair, and an unreadable verdict as wrong. `both orders` is JudgeBench's own figure: the share of pairs
+for which more verdicts name the correct response than the other one; a judge that guesses reaches 25% to 50%. The last
+column is the paper's figure (tables 1 to 3). We did not run the judges with a published figure: `agent-rl`
+computed their other figures from the [verdicts](https://github.com/ScalerLab/JudgeBench) that JudgeBench published.
 
 {table(("judge", "accuracy", "both orders", "consistent", "position bias", "unreadable", "published"), rows)}
-The rule and the model of this machine were measured by `docs/judgebench.py`, which calls:
+`docs/judgebench.py` measured the rule and the model on this machine with these commands:
 
 ```text
 {commands}
 ```
 
-[judgebench.json](judgebench.json) has all figures, by category, with versions and hashes. The file of the pairs has the
-SHA-256 `{stored["pairs_sha256"][:16]}`.
+[judgebench.json](judgebench.json) contains all figures, by category, with versions and hashes. The file with
+the pairs has the SHA-256 `{stored["pairs_sha256"][:16]}`.
 """
 
 

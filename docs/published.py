@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> None:
                 page.write_text(new, encoding="utf-8")
     if check and stale:
         sys.exit(
-            f"the published results in the READMEs of {', '.join(stale)} are not those of the cards. Run `make docs`."
+            f"the published results in the READMEs of {', '.join(stale)} do not match their cards. Run `make docs`."
         )
     print(f"published results: {', '.join(stale) or 'nothing'} {'is stale' if check else 'written'}")
 

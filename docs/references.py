@@ -83,13 +83,13 @@ def settings_page() -> str:
         f"""{NOTE}
 # Settings
 
-The section `agent_rl:` of a run's configuration, written in a recipe's `config.yaml` or on the command line as
-`agent_rl.budget.max_tool_calls=8`. For settings with a key in verl, see [start](../start.md#settings). An unknown key,
-a value of the wrong type or a value out of range is an error before Ray starts.
+This page lists the keys of the section `agent_rl:` in a run's configuration. Set them in a recipe's `config.yaml` or on
+the command line, for example `agent_rl.budget.max_tool_calls=8`. For settings with a key in verl, see
+[start](../start.md#settings). Unknown keys, wrong types and values out of range are rejected before Ray starts.
 """,
         *_sections(AgentRLSettings(), "agent_rl"),
         "## `agent_rl.reward.components.<name>`\n",
-        "A component that you add, with a name of your choice; [built in](built_in.md#components) lists the kinds.\n",
+        "A component that you add under a name of your choice; [built in](built_in.md#components) lists the kinds.\n",
         _table(ComponentSettings),
         "## `agent_rl.reward.<name>.weight` that changes\n",
         "A mapping replaces the number: `weight: {start: 0, end: 0.3, to_step: 100}`.\n",
@@ -98,7 +98,7 @@ a value of the wrong type or a value out of range is an error before Ray starts.
         "A reward model that the run serves; see [reward models](../guides/reward_models.md).\n",
         _table(ServedModelSettings),
         "## Evaluation\n",
-        "The settings of `agent-rl eval`, as options or `KEY=VALUE`; the section `agent_rl` is the one above.\n",
+        "Set these as options of `agent-rl eval` or as `KEY=VALUE`; the section `agent_rl` is described above.\n",
         _table(EvaluationSettings, skip=("agent_rl",)),
         *_sections(EvaluationSettings(data="", model="").sampling, "sampling", level=3),
         *_sections(EvaluationSettings(data="", model="").multi_turn, "multi_turn", level=3),
@@ -214,13 +214,13 @@ def _default(field: FieldInfo) -> str:
 
 
 COMMANDS = """\
-    `agent-rl COMMAND --help` prints these texts, too.
+    `agent-rl COMMAND --help` prints the same descriptions.
 
     - **Errors** are one paragraph with the remedy; `--debug` shows the traceback.
     - **Exit codes**: 0 success; 1 problem found or failure; 2 the command line, a configuration or a path cannot be
       used; 130 interrupted. `train` also exits with 75 if a run ended early and was saved.
-    - **Progress** goes to stderr: a bar on a terminal, otherwise a line every half minute. stdout has only the result.
-    - **Ctrl-C** prints one line with what is kept and the command that resumes. `eval`, `reward` and `train` do not
+    - **Progress** appears on stderr: a bar in a terminal, else a line every half minute. stdout has only the result.
+    - **Ctrl-C** prints one line that states what is kept and how to resume. `eval`, `reward` and `train` do not
       repeat finished work.
     - **`--json`** prints the result as JSON with the keys that each command lists. Later versions may add keys but do
       not remove any.
@@ -279,27 +279,27 @@ def _paragraphs(text: str, is_block: Callable[[str], bool] = lambda part: part.s
 
 def built_in_page() -> str:
     """Return the page of the built-in tools, agents, syntaxes, scorers, components and configuration groups."""
-    parts = [f"{NOTE}\n# What is built in\n", "## Tools\n", "A tool file names them by `name`.\n"]
+    parts = [f"{NOTE}\n# What is built in\n", "## Tools\n", "A tool file selects a built-in tool by its `name`.\n"]
     parts.append(_markdown(("name", "kind", "what it does"), [(f"`{name}`", *rest) for name, *rest in built_in()]))
     for name in built_in_names():
         module = inspect.getmodule(built_in_class(name))
         parts.append(f"### `{name}`\n\n{_paragraphs(inspect.getdoc(module) or '')}")
-    parts += ["## Agents\n", "A row selects one with `agent_name`; otherwise `default_agent_loop` applies.\n"]
+    parts += ["## Agents\n", "A row selects an agent with `agent_name`; otherwise `default_agent_loop` applies.\n"]
     parts.append(_named(("name", "how it writes"), {name: _agent(name) for name in agent_names()}))
     parts += [
         "## Syntaxes of native tool calls\n",
-        "`actor_rollout_ref.rollout.multi_turn.format` selects one; `auto` uses the chat template's.\n",
+        "`actor_rollout_ref.rollout.multi_turn.format` selects the syntax; `auto` uses the chat template's.\n",
     ]
     parts.append(_named(("name", "reads"), {n: _one_line(inspect.getdoc(s.read)) for n, s in SYNTAXES.items()}))
-    parts += ["## Scorers\n", "`agent_rl.reward.correctness.scorer` selects one.\n"]
+    parts += ["## Scorers\n", "`agent_rl.reward.correctness.scorer` selects the scorer.\n"]
     comparisons = {name: scorer.text or _first(scorer.function) for name, scorer in SCORERS.items()}
     parts.append(_named(("name", "what it compares"), comparisons))
-    parts += ["## Components\n", "`agent_rl.reward.components.<name>.kind` selects one; its `config` has these keys.\n"]
+    parts += ["## Components\n", "`agent_rl.reward.components.<name>.kind` selects a kind; `config` has its keys.\n"]
     for kind, cls in kinds().items():
         parts.append(f"### `{kind}`\n\n{_paragraphs(inspect.getdoc(cls) or '')}")
         if cls.Config.model_fields:
             parts.append(_table(cls.Config))
-    parts += ["## Groups of the configuration\n", "`algo=grpo` on the command line, or in a recipe's `defaults`.\n"]
+    parts += ["## Groups of the configuration\n", "Set `algo=grpo` on the command line, or in a recipe's `defaults`.\n"]
     for group in sorted(folder for folder in (ROOT / "agent_rl/config").iterdir() if any(folder.glob("*.yaml"))):
         choices = {file.stem: _comment(file) for file in sorted(group.glob("*.yaml"))}
         parts.append(f"### `{group.name}=`\n\n{_named(('choice', 'what it does'), choices)}")
@@ -324,7 +324,7 @@ def metrics_page() -> str:
 # Metrics
 
 A run logs these metrics in addition to verl's, under the same names in every logger (`trainer.logger`; see
-[loggers](../guides/traces.md#loggers)). A metric of a step is the mean over its trajectories.
+[loggers](../guides/traces.md#loggers)). A step's metric is the mean over the step's trajectories.
 
 ## `agent/`: what the agents did
 """,
@@ -336,14 +336,14 @@ A run logs these metrics in addition to verl's, under the same names in every lo
             "## `agent/`: the step\n",
             _named(head, OF_THE_STEP, "agent/"),
             "## `data/`: which rows are drawn\n",
-            "With an order of `agent_rl.data`; see [data](../guides/data.md).\n",
+            "A run logs these metrics if `agent_rl.data` orders its rows; see [data](../guides/data.md).\n",
             _named(head, OF_THE_DATA, "data/"),
             """## In a validation
 
-verl logs the numbers of `agent/` for each data source, as `val-core/<source>/acc/mean@<n>` and
-`val-aux/<source>/<number>/mean@<n>`, here over the trajectories that have a score; `val-core/<source>/missing` is the
-number of the others, which count as the mean of their prompt's samples in `best@<n>` and `std@<n>`. MLflow uses `_at_`
-instead of `@`.
+verl logs the `agent/` metrics for each data source, as `val-core/<source>/acc/mean@<n>` and
+`val-aux/<source>/<number>/mean@<n>`, averaged over the scored trajectories. `val-core/<source>/missing` is the number
+of unscored trajectories; in `best@<n>` and `std@<n>`, each of these counts as the mean of its prompt's samples. MLflow
+uses `_at_` instead of `@`.
 """,
         ]
     )
@@ -437,8 +437,8 @@ def certificates_page() -> str:
     head = f"""{NOTE}
 # Certificates
 
-Written by `make certify` with verl {table["verl"]}. [Algorithms](../guides/algorithms.md#certificates) explains the
-columns, and [certificates.json](certificates.json) has the figures of each process.
+`make certify` wrote this table with verl {table["verl"]}. [Algorithms](../guides/algorithms.md#certificates) explains
+the columns, and [certificates.json](certificates.json) contains the figures of each process.
 """
     rows = []
     for own in table["certificates"]:
@@ -461,18 +461,18 @@ def turn_credit_page() -> str:
     page = f"""{NOTE}
 # Turn credit
 
-Written by `make credit` on {_where(table["machine"], of["versions"])}.
+`make credit` wrote this page on {_where(table["machine"], of["versions"])}.
 The weights are `{weights}`; [turn_credit.json](turn_credit.json) has all figures and hashes.{is_old}
 
 The cold-started model of `recipes/text_world` played {table["prompts"]} households {table["samples"]} times each.
 `agent-rl fork` estimated the value of every turn from {table["episodes_per_turn"]} episodes, twice and independently.
-What a turn was worth is the difference between the values after and before it. The table shows the correlation of
-this difference with the turn's advantage, as the trainer computes it: over all turns, and after subtracting the mean
-of the trajectory from both, which leaves only the credit within trajectories. The square root of the correlation
+A turn's worth is the value after the turn minus the value before it. The tables show the correlation of this worth
+with the turn's advantage, as the trainer computes it: over all turns, and after subtracting the trajectory's mean from
+both, which leaves only the credit within trajectories. The square root of the correlation
 between the two independent estimates is the ceiling: a perfect predictor would reach it. Intervals (95%) come from
 resampling trajectories.
 """
-    titles = {"outcome": "The recipe's reward", "turn rewards": "The same with 0.1 for seeing, taking and bringing"}
+    titles = {"outcome": "The recipe's reward", "turn rewards": "The same, plus 0.1 for seeing, taking and bringing"}
     for name, world in table["worlds"].items():
         ranked = sorted(world["algorithms"].items(), key=lambda item: -item[1]["all"]["correlation"])
         named = [*((f"`{word}`", own) for word, own in ranked), ("ceiling", world["ceiling"])]
@@ -488,7 +488,7 @@ def _correlation(own: Mapping[str, float] | None) -> str:
 
 
 def faults_page() -> str:
-    """Return the table of `make faults`: trainings that were broken at random moments, and what was lost."""
+    """Return the table of `make faults`: training runs that were broken at random moments, and what was lost."""
     record = _figures("faults")
     cases: dict[str, list[Any]] = {}
     for name, case in record["cases"].items():
@@ -497,16 +497,16 @@ def faults_page() -> str:
     head = f"""{NOTE}
 # Faults
 
-Written by `make faults` on {_where(record["machine"], record["versions"])}.
-[faults.json](faults.json) has every run: the moment, what was hit, how each start ended, and what it printed.
+`make faults` wrote this page on {_where(record["machine"], record["versions"])}.
+[faults.json](faults.json) lists every run: the moment, what was hit, how each start ended, and what it printed.
 
-Each run is a real training of {record["steps"]} steps on a CPU that saves a checkpoint every {record["saved"]} steps.
-One fault comes at a random moment, drawn from a seed. If the run ends, the very same command resumes it. A run passes
-if, at its end, every step was trained on the rows of the undisturbed run, every row of these steps is in the trace
-exactly once with its tokens, every sampled token was trained on or has a reason why not, all steps are in the metrics,
-and no process, temporary file or shared memory was left, except a semaphore of 32 bytes after SIGKILL to the launcher.
-A failing tool or judge may leave trajectories without a score. **{killed} of {record["runs"]} runs with SIGKILL have
-been executed so far**; the command resumes with the rest.
+Each run trains for {record["steps"]} steps on a CPU and saves a checkpoint every {record["saved"]} steps. One fault
+occurs at a random moment, drawn from a seed. If the run stops, the same command resumes it. A run passes if, at its
+end, every step was trained on the rows of the undisturbed run, every row of these steps is in the trace exactly once
+with its tokens, every sampled token was trained on or there is a reason why not, all steps are in the metrics, and no
+process, temporary file or shared memory was left, except a semaphore of 32 bytes after SIGKILL to the launcher. A
+failing tool or judge may leave trajectories without a score. **{killed} of {record["runs"]} runs with SIGKILL have
+been executed so far**; `make faults` runs the rest.
 """
     rows = []
     for kind, own in cases.items():

@@ -1,8 +1,8 @@
-"""Ranks algorithms by how well their advantages predict what each turn was worth, and writes
-docs/reference/turn_credit.json: `make credit`, which docs/references.py turns into a page.
+"""Ranks algorithms by how well their advantages predict what each turn was worth (`make credit`), and writes
+docs/reference/turn_credit.json, which docs/references.py turns into a page.
 
 The cold-started model of recipes/text_world plays households in groups. `agent-rl fork` estimates the value of every
-turn, twice and independently. What a turn was worth is the difference between the values after and before it.
+turn, twice and independently. A turn's worth is the value after the turn minus the value before it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WORLDS = {
     "outcome": (),
     "turn rewards": (f"agent_rl.environments.text_world={RECIPE}/text_world.py:Milestones", *TURNS),
 }
-"""The settings of each variant of the world: the recipe's reward, and the same with a reward for three turns."""
+"""The settings of each variant of the world: the recipe's reward, and this reward plus rewards for three turns."""
 ALGORITHMS = ("grpo", "rloo", "gdpo", "gigpo", "turn")
 RESAMPLES = 2000
 
@@ -127,8 +127,8 @@ def _correlations(compute: Callable[..., float], series: Sequence[Sequence[np.nd
     """Return a correlation over all turns with a 95% interval, and the same within trajectories.
 
     Args:
-        compute: returns the correlation of flat arrays (turns), one for each of the series.
-        series: for each series one array (turns) per trajectory.
+        compute: function that returns the correlation of flat arrays over turns, one array per series.
+        series: the series, each with one array over turns per trajectory.
     """
     random = np.random.default_rng(0)
     count = len(series[0])
@@ -151,7 +151,7 @@ def _mean_correlation(own: np.ndarray[Any, Any], *worth: np.ndarray[Any, Any]) -
 
 
 def _pearson(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> float:
-    """Return the correlation; nan if one side is constant."""
+    """Return the correlation, or nan if one array is constant."""
     if np.ptp(one) < 1e-6 or np.ptp(two) < 1e-6:
         return float("nan")
     return float(np.corrcoef(one, two)[0, 1])
