@@ -1,4 +1,4 @@
-"""Generates docs/reference/faults.md: what trainings lose when something breaks, and whether they grow in hours."""
+"""Generates docs/reference/faults.md: what a run loses when something breaks, and whether its processes grow."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def _faults(markdown: Markdown, where: Callable[..., str], record: Record) -> st
     for name, case in record["cases"].items():
         cases.setdefault(name.rpartition(" ")[0], []).append(case)
     killed = sum(len(cases.get(kind, ())) for kind in record["kills"])
-    head = f"""Written by `make faults` on {where(record["machine"], record["versions"])}.
-[faults.json](faults.json) has every run: the moment, what was hit, how each start ended, and what it printed.
+    head = f"""`make faults` wrote this page on {where(record["machine"], record["versions"])}.
+[faults.json](faults.json) lists every run: the moment, what was hit, how each start ended, and what it printed.
 
-Each run is a real training of {record["steps"]} steps on a CPU that saves a checkpoint every {record["saved"]} steps.
-One fault comes at a random moment, drawn from a seed. If the run ends, the very same command resumes it. A run passes
-if, at its end, every step was trained on the rows of the undisturbed run, every row of these steps is in the trace
-exactly once with its tokens, every sampled token was trained on or has a reason why not, all steps are in the metrics,
-and no process, temporary file or shared memory was left, except a semaphore of 32 bytes after SIGKILL to the launcher.
-A failing tool or judge may leave trajectories without a score. **{killed} of {record["runs"]} runs with SIGKILL have
-been executed so far**; the command resumes with the rest.
+Each run trains for {record["steps"]} steps on a CPU and saves a checkpoint every {record["saved"]} steps. One fault
+occurs at a random moment, drawn from a seed. If the run stops, the same command resumes it. A run passes if, at its
+end, every step was trained on the rows of the undisturbed run, every row of these steps is in the trace exactly once
+with its tokens, every sampled token was trained on or there is a reason why not, all steps are in the metrics, and no
+process, temporary file or shared memory was left, except a semaphore of 32 bytes after SIGKILL to the launcher. A
+failing tool or judge may leave trajectories without a score. **{killed} of {record["runs"]} runs with SIGKILL have
+been executed so far**; `make faults` runs the rest.
 """
     rows = []
     for kind, own in cases.items():
@@ -62,8 +62,8 @@ been executed so far**; the command resumes with the rest.
 def _failures(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
     rewards, runs = record["rewards_of_5_steps"], record["runs"]
     steps = len(runs[0]["reward"])
-    head = f"""Written by `make failures` on {where(record["machine"], record["versions"])}. The quickstart's model
-trains for {steps} steps with a calculator on a server and a judge on a server. In some of the runs, about 5% of the
+    head = f"""`make failures` wrote this section on {where(record["machine"], record["versions"])}. The
+quickstart's model trains for {steps} steps with a calculator on a server and a judge on a server. In some of the runs, about 5% of the
 trajectories fail and get no score: the tool's server or the judge answers with status 500, the engine refuses a
 request, or the session breaks after a turn. Each failure costs one sample, because nothing is tried again.
 
@@ -83,8 +83,8 @@ def _growth(markdown: Markdown, where: Callable[..., str], record: Record) -> st
     more, disk = record["more"], record["mib_per_hour"]
     verdict = "Nothing grew more than that." if not record["problems"] else "Above these limits: "
     verdict += "; ".join(record["problems"]) + ("." if record["problems"] else "")
-    head = f"""Written by `make growth` on {where(record["machine"], record["versions"])}. The quickstart's model trains
-for {record["hours"]:.1f} hours, {record["steps"]:,} steps, and saves a checkpoint every 100 steps. Once a minute, the
+    head = f"""`make growth` wrote this section on {where(record["machine"], record["versions"])}. The
+quickstart's model trains for {record["hours"]:.1f} hours, {record["steps"]:,} steps, and saves a checkpoint every 100 steps. Once a minute, the
 command reads each process's memory (proportional set size), descriptors and threads, and counts processes and files in
 `/tmp` and `/dev/shm`. The first tenth is not counted. The trend of the rest, continued to eight hours, may be at most
 1% and 8 MiB for each process, and nothing else may become more. {verdict}

@@ -487,40 +487,6 @@ def _correlation(own: Mapping[str, float] | None) -> str:
     return "none" if own is None else f"{own['correlation']:.2f} [{own['low']:.2f}, {own['high']:.2f}]"
 
 
-def faults_page() -> str:
-    """Return the table of `make faults`: training runs that were broken at random moments, and what was lost."""
-    record = _figures("faults")
-    cases: dict[str, list[Any]] = {}
-    for name, case in record["cases"].items():
-        cases.setdefault(name.rpartition(" ")[0], []).append(case)
-    killed = sum(len(cases.get(kind, ())) for kind in record["kills"])
-    head = f"""{NOTE}
-# Faults
-
-`make faults` wrote this page on {_where(record["machine"], record["versions"])}.
-[faults.json](faults.json) lists every run: the moment, what was hit, how each start ended, and what it printed.
-
-Each run trains for {record["steps"]} steps on a CPU and saves a checkpoint every {record["saved"]} steps. One fault
-occurs at a random moment, drawn from a seed. If the run stops, the same command resumes it. A run passes if, at its
-end, every step was trained on the rows of the undisturbed run, every row of these steps is in the trace exactly once
-with its tokens, every sampled token was trained on or there is a reason why not, all steps are in the metrics, and no
-process, temporary file or shared memory was left, except a semaphore of 32 bytes after SIGKILL to the launcher. A
-failing tool or judge may leave trajectories without a score. **{killed} of {record["runs"]} runs with SIGKILL have
-been executed so far**; `make faults` runs the rest.
-"""
-    rows = []
-    for kind, own in cases.items():
-        alone, starts = sum(len(case["ends"]) == 1 for case in own), [len(case["ends"]) for case in own]
-        sums = [str(sum(case[name] for case in own)) for name in ("repeated", "unscored", "records_lost")]
-        steps = " to ".join(str(each) for each in sorted({case["steps"] for case in own}))
-        failed = [case["problems"][0] for case in own if case["problems"]]
-        verdict = "passed" if not failed else f"{len(failed)} failed: {'; '.join(failed)}"
-        resumed = f"{len(own) - alone}" + (f" (up to {max(starts) - 1} times)" if max(starts) > 2 else "")
-        rows.append((kind, str(len(own)), str(alone), resumed, steps, *sums, verdict))
-    numbers = ("runs", "finished alone", "resumed", "steps", "steps trained twice", "unscored", "trace records lost")
-    return f"{head}\n{_markdown(('fault', *numbers, 'verdict'), rows)}"
-
-
 def _figures(name: str) -> Any:
     return json.loads((FOLDER / f"reference/{name}.json").read_text())
 
@@ -534,7 +500,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "results.md": _made_by("results_page.py", "results_page", NOTE, _markdown),
     "reference/certificates.md": certificates_page,
     "reference/turn_credit.md": turn_credit_page,
-    "reference/faults.md": faults_page,
+    "reference/faults.md": _made_by("faults_page.py", "faults_page", NOTE, _markdown, _where, _figures),
     "reference/scale.md": lambda: _made_by("scale_page.py", "scale_page", NOTE, _figures("scale"))(),
     "reference/judgebench.md": _made_by("judgebench.py", "judgebench_page", NOTE, _markdown),
     "reference/settings.md": settings_page,
