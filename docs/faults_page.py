@@ -62,10 +62,12 @@ been executed so far**; `make faults` runs the rest.
 def _failures(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
     rewards, runs = record["rewards_of_5_steps"], record["runs"]
     steps = len(runs[0]["reward"])
-    head = f"""`make failures` wrote this section on {where(record["machine"], record["versions"])}. The
-quickstart's model trains for {steps} steps with a calculator on a server and a judge on a server. In some of the runs, about 5% of the
-trajectories fail and get no score: the tool's server or the judge answers with status 500, the engine refuses a
-request, or the session breaks after a turn. Each failure costs one sample, because nothing is tried again.
+    head = f"""`make failures` wrote this section on {where(record["machine"], record["versions"])}.
+
+The quickstart's model trains for {steps} steps with a calculator on a server and a judge on a server. In some of the
+runs, about 5% of the trajectories fail and get no score: the tool's server or the judge answers with status 500, the
+engine refuses a request, or the session breaks after a turn. Each failure costs one sample, because nothing is tried
+again.
 
 {record["unscored_share"]:.1%} of the trajectories failed. Scored trajectories per second were
 {record["ratio"]:.0%} of those of the undisturbed runs ({record["per_second"]["failing"]:.1f} and
@@ -83,11 +85,12 @@ def _growth(markdown: Markdown, where: Callable[..., str], record: Record) -> st
     more, disk = record["more"], record["mib_per_hour"]
     verdict = "Nothing grew more than that." if not record["problems"] else "Above these limits: "
     verdict += "; ".join(record["problems"]) + ("." if record["problems"] else "")
-    head = f"""`make growth` wrote this section on {where(record["machine"], record["versions"])}. The
-quickstart's model trains for {record["hours"]:.1f} hours, {record["steps"]:,} steps, and saves a checkpoint every 100 steps. Once a minute, the
-command reads each process's memory (proportional set size), descriptors and threads, and counts processes and files in
-`/tmp` and `/dev/shm`. The first tenth is not counted. The trend of the rest, continued to eight hours, may be at most
-1% and 8 MiB for each process, and nothing else may become more. {verdict}
+    head = f"""`make growth` wrote this section on {where(record["machine"], record["versions"])}.
+
+The quickstart's model trains for {record["hours"]:.1f} hours, {record["steps"]:,} steps, and saves a checkpoint every
+100 steps. Once a minute, the command reads each process's memory (proportional set size), descriptors and threads, and
+counts processes and files in `/tmp` and `/dev/shm`. The first tenth is not counted. The trend of the rest, continued to
+eight hours, may be at most 1% and 8 MiB for each process, and nothing else may become more. {verdict}
 
 Further processes: {more["processes"]}; further temporary files: {more["temporary files"]}. The trace grows by
 {disk["trace.jsonl"]:.0f} MiB per hour, `metrics.jsonl` by {disk["metrics.jsonl"]:.0f}, `train.log` by
