@@ -40,7 +40,7 @@ class Attack:
     """A short description of what the attack does."""
 
     def variants(self, trajectory: Trajectory, guesses: Sequence[str]) -> list[Trajectory]:
-        """Return the changed trajectories (one for each rotation of the guesses), or none if the attack does not apply."""
+        """Return the changed trajectories (one per rotation of the guesses), or none if the attack does not apply."""
         calls = [[[*guesses[start:], *guesses[:start]]] for start in range(len(guesses))] if self.guesses else [[]]
         variants = [self.function(trajectory, *arguments) for arguments in calls]
         return [variant for variant in variants if variant is not None]

@@ -50,7 +50,7 @@ class Metrics:
 
 
 ENDPOINTS = {"/get_reward": "rules", "/get_reward2": "judge"}
-"""The paths of the endpoints, and the configuration's section for each of them."""
+"""Maps the path of each endpoint to the endpoint's section of the configuration."""
 CLIENT_LEFT = 499
 """The status to count if the client disconnects before its body is complete."""
 RETRY_AFTER_S = "1"
