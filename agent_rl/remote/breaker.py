@@ -47,7 +47,7 @@ class CircuitBreaker:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Wrap one request. An `UnscoredError` counts as a service failure; other exceptions do not count.
+        """Wrap one request. An `UnscoredError` is counted as a failure of the service; other exceptions are not.
 
         Raises:
             RemoteError: the circuit is open, so the request must not be sent.

@@ -6,7 +6,7 @@
 Judges, simulated users, reward models and evaluation use this client. The client checks the answers, and sends no
 requests while the circuit is open; `Remote` retries and limits the requests. If an endpoint rejects the key or the
 model at the first request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the
-trajectory unscored. The `openai` package is not used, because it limits neither rates nor sizes, and retries on its own.
+trajectory unscored. The `openai` package is not used, because it limits neither rate nor size and retries on its own.
 """
 
 from __future__ import annotations

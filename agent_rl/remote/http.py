@@ -195,8 +195,8 @@ class Remote:
             json: a body to send as JSON.
             content: a body to send unchanged.
             headers: headers in addition to those of the `Remote`.
-            idempotent: whether sending the request twice has the same effect as sending it once. If not, it is retried
-                only if the server did not receive the first request, or answers 429 or 503 with Retry-After.
+            idempotent: whether sending the request twice has the same effect as sending it once. A request that is not
+                idempotent is retried only if the server did not receive it, or answers 429 or 503 with Retry-After.
 
         Raises:
             RemoteError: there was no answer within the limits.

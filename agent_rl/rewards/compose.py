@@ -132,7 +132,7 @@ class Reward:
         return self._source(data_source).answers
 
     async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
-        """Compute the score from only the built-in `TERMS`; other components with an open gate have the value 0."""
+        """Compute the score from the built-in `TERMS` only; other components whose gate is open have the value 0."""
         source, measured = self.sources[pattern], Measurement(trajectory, verdict)
         for term in chain(*source.waves):
             if term.name in TERMS:

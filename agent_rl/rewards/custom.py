@@ -19,8 +19,8 @@ def configured_reward(
 ) -> Reward:
     """Build the reward of a configuration outside training.
 
-    The custom function gets the same text as in training if that text was stored (`info["solution_str"]`); otherwise it
-    gets the turns and the environment's answers.
+    The custom function receives the same text as in training if that text was stored (`info["solution_str"]`);
+    otherwise the function receives the turns and the environment's answers.
 
     Args:
         settings: the `agent_rl.reward` section.

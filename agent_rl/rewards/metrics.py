@@ -72,11 +72,11 @@ OF_THE_STEP = {
     "or no greedy answer (ReMax)",
     "filtered_share": "share of trajectories that `algorithm.filter_groups` replaced because all rewards were equal",
     "stale_share": "share of trajectories that were replaced because they were sampled too many steps ago",
-    "<fate>_tokens": "mean response tokens, sampled and observed, of trajectories with this fate (`kept`, `lost`, ...)",
-    "<fate>_turns": "mean number of turns of trajectories with this fate (`kept`, `lost`, ...)",
-    "<fate>_reward": "mean reward of trajectories with this fate; `lost` trajectories have no reward",
-    "<fate>_prompt_reward": "mean reward of all scored samples of the prompt, for trajectories with this fate; it is "
-    "low for difficult prompts",
+    "<fate>_tokens": "mean tokens, sampled and observed, of trajectories whose fate is `<fate>` (`kept`, `lost`, ...)",
+    "<fate>_turns": "mean number of turns of trajectories whose fate is `<fate>` (`kept`, `lost`, ...)",
+    "<fate>_reward": "mean reward of trajectories whose fate is `<fate>`; `lost` trajectories have no reward",
+    "<fate>_prompt_reward": "mean reward of the scored samples of a prompt, averaged over the trajectories whose fate "
+    "is `<fate>`; low for difficult prompts",
     "bias_tokens": "mean response tokens of the kept trajectories minus the mean of all trajectories since the last "
     "step",
     "bias_turns": "mean turns of the kept trajectories minus the mean of all trajectories since the last step",

@@ -36,7 +36,7 @@ class SourceReward:
         shared: the components created so far; new ones are added, and equal configurations share one component.
 
     Attributes:
-        settings, judged: see the arguments.
+        settings, judged: the arguments of the same names.
         answers: the object that scores the answers; if None, answers are not scored.
         stops: whether an exception in user code stops the run.
     """

@@ -24,7 +24,7 @@ class Correctness:
     """Scores the answers of trajectories.
 
     The value comes from the first available source: the verdict that the caller passes, the custom function, the reward
-    service, the simulated user's verdict (only with `scorer: auto`) or the scorer. A scorer scores a missing answer 0.
+    service, the simulated user's verdict (only with `scorer: auto`) or the scorer. Without an answer, scorers return 0.
 
     Args:
         settings: the reward's settings.

@@ -89,7 +89,7 @@ class RewardApi(Component, kind="reward_api"):
         self._answered = False
 
     async def reach(self) -> None:
-        """Check that the service answers, with any HTTP status."""
+        """Check that the service answers a request, whatever the HTTP status."""
         try:
             await self._remote.request("GET", self._url)
         except RemoteError as error:

@@ -15,7 +15,7 @@ class ToolRewardsConfig(ComponentConfig):
     """Selects the step rewards that enter the sum."""
 
     tools: tuple[str, ...] | None = None
-    """Names of tools to include, with wildcards. Null means all tools, and `Turn.notes["reward"]` of loops, hooks."""
+    """Names of tools to include, with wildcards. Null means all tools, plus `Turn.notes["reward"]` (loops, hooks)."""
     repeats: bool = False
     """Whether a positive reward counts again for a repeated call; negative rewards always count."""
 

@@ -90,7 +90,7 @@ class BasePromptTemplate(BaseModel):
     def ask(cls, query: str, answers: Sequence[str], **more: Any) -> str:
         """Return the prompt for some answers, by calling `format` with the arguments that it accepts.
 
-        Control tokens of chat templates in the texts are broken up, so that an answer cannot end its message.
+        Chat-template control tokens in the texts are broken up, so that an answer cannot end the prompt's message.
 
         Args:
             query: the question that was answered.

@@ -228,7 +228,7 @@ def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
 
 
 def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
-    """Return guesses that start with the right answer, or none if the right answer is missing or too long."""
+    """Return the guesses, the right answer first, or no guesses if the right answer is missing or too long."""
     truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
     if truth is None:
         return []

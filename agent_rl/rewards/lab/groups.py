@@ -22,7 +22,7 @@ from agent_rl.work.store import Pieces
 
 
 def read_trajectories(path: Path, limit: int | None = None) -> list[Trajectory]:
-    """Read trajectories from a trace (`agent_rl.trace.path`) or from `agent-rl eval`; skip an incomplete last line.
+    """Read trajectories from a trace (`agent_rl.trace.path`) or an `agent-rl eval` file; skip an incomplete last line.
 
     Raises:
         ConfigError: the file cannot be read, or contains no trajectories.
@@ -100,7 +100,7 @@ def _with_change(before: Trajectory, change: dict[str, Any]) -> Trajectory:
 
 
 def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-    """Return JSON data: counts, means and deviations of all trajectories and per data source, and frequent errors."""
+    """Return JSON data: counts, means and deviations in total and per data source, and the most frequent errors."""
     sources: dict[str, list[Trajectory]] = {}
     for trajectory in trajectories:
         sources.setdefault(trajectory.data_source, []).append(trajectory)

@@ -1,10 +1,10 @@
 """The attacks of `agent-rl reward attack`: functions that change a trajectory as a reward-hacking policy might.
 
-There are two kinds of attacks. An attack of the first kind takes only a trajectory: `padding(trajectory)`. The second
-kind submits several guesses, like a policy that does not know the answer: `boxes(trajectory, guesses)` is called with
-each rotation of the guesses, which include the right answer. An attack of the second kind succeeds if its mean reward
-is higher than the mean reward of a single guess. Attacks return None if they do not apply to a trajectory. Your own
-attacks are functions of either kind:
+Some attacks take only a trajectory: `padding(trajectory)`. Others submit several guesses, like a policy that does not
+know the answer: `boxes(trajectory, guesses)` is called with each rotation of the guesses, which include the right
+answer. An attack with several guesses succeeds if its mean reward is higher than the mean reward of a single guess.
+Attacks return None if they do not apply to a trajectory. To add your own attack, write a function with one of these
+signatures:
 
     # my_attacks.py, for agent-rl reward attack ... --attack my_attacks.py:flatter
     def flatter(trajectory):

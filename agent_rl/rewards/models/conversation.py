@@ -1,7 +1,7 @@
 """Turns a trajectory into the input of a reward model, and reads the score in a generative model's reply.
 
 A trajectory becomes chat messages, two texts, or a question. The instructions of the agent loop and the descriptions of
-the tools are included if the trajectory's prompt contains them. Observations (tool results, a user's messages) get the
+the tools are included if the trajectory's prompt contains them. Observations (tool results, a user's messages) have the
 `user` role, because few reward models' chat templates support other roles. A server rejects a conversation that is
 longer than the model's context, so `fit` cuts it to a number of tokens, counted by the model's tokenizer.
 """

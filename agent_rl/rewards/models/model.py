@@ -3,7 +3,7 @@ r"""`Model` sends requests to one reward model at one address, and converts its 
 A *discriminative* model (Bradley-Terry) reads a conversation and returns a number. verl uses the same endpoints:
 `/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model reads a question in a chat and replies with text
 that contains a number. Each trajectory is a separate request, because engines batch concurrent requests themselves. A
-`hooks` file can build the request and read the reply instead; its functions get lists of length 1:
+`hooks` file can build the request and read the reply instead; its functions receive lists of length 1:
 
     def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):   # lists of strings, the model's tokenizer or None
         return [f"{prompt}\n{response}" for prompt, response in zip(text_prompts, text_responses)]
@@ -94,7 +94,7 @@ class ModelConfig(EndpointConfig):
     @model_validator(mode="after")
     def _check_settings(self) -> ModelConfig:
         if self.range is not None and not self.range[0] < self.range[1]:
-            raise ValueError("range: the first number must be less than the second number; correct them")
+            raise ValueError("range: the first number must be less than the second number; write [lowest, highest]")
         if self.tokenizer is None and self.url is not None and (self.prompt_length or self.response_length):
             raise ValueError("prompt_length and response_length are counted by the model's tokenizer; set tokenizer")
         return self

@@ -8,7 +8,7 @@ tests are the ground truth or, if that is empty, `extra_info["test_cases"]`. The
 - Python tests with pytest's semantics (`agent_rl.sandbox.grade_by_tests`): a string, `{"functional": ...}`,
   `{"pytest": ...}`, or `{"test": ..., "entry_point": ..., "prompt": ...}` as in LeetCode and HumanEval. The prompt, or
   `extra_info["prefix"]`, is inserted before the program, and the tests may call functions of both; the entry point may
-  also be in `extra_info`. Each assert in `check(candidate)` counts as a separate test.
+  also be in `extra_info`. Each assert in `check(candidate)` is a separate test.
 
 Numbers with a decimal point or an exponent may differ by 10^-6. If the machine cannot isolate programs, or if a test
 needs an object that cannot be sent to the program, such as a mock or a file, the answer is unscored.

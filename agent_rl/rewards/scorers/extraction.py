@@ -51,7 +51,7 @@ def last_tag(text: str, tag: str = "answer") -> str | None:
 
 
 def last_block(text: str, *languages: str) -> str | None:
-    """Return the last fenced block in one of the languages, or else the last block, or None; the end may be cut off."""
+    """Return the last fenced block in one of the languages, or else the last block, even if cut off, or None."""
     blocks: dict[bool, str] = {}  # keys: whether `languages` contains the block's language
     start: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):

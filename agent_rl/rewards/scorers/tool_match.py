@@ -71,7 +71,7 @@ def _matched(fits: Sequence[Sequence[bool]]) -> int:
     Args:
         fits: for each expected call, a list of booleans: whether each actual call fits the expected call.
     """
-    pairs: dict[int, int] = {}  # actual call -> expected call
+    pairs: dict[int, int] = {}  # maps actual calls to expected calls
 
     def place(call: int, visited: set[int]) -> bool:
         for index, fit in enumerate(fits[call]):

@@ -73,7 +73,7 @@ class RewardEndpoint:
                     return await self._measure(trajectory)
             except UnscoredError as error:
                 problem = str(error)
-            except Exception as error:  # caused by the configuration or the user's code, so the client sees it too
+            except Exception as error:  # an error in the configuration or user code is logged and sent to the client
                 logger.error("scoring a trajectory of %r failed", trajectory.data_source, exc_info=error)
                 problem = str(error) if isinstance(error, UserCodeError) else f"{type(error).__name__}: {error}"
         return Unscored(error=problem)

@@ -81,7 +81,7 @@ class Gate:
     Args:
         token: the token required in `Authorization: Bearer`; if None, no token is required.
         max_requests: maximum number of open requests to the endpoints.
-        max_bytes: maximum size of a body.
+        max_bytes: maximum size of a request's body, in bytes.
     """
 
     def __init__(self, *, token: str | None, max_requests: int, max_bytes: int) -> None:
