@@ -123,7 +123,7 @@ class GroupComponent(_BaseComponent):
 
     @abstractmethod
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
-        """Return, for each trajectory in order, its value, or an exception if the trajectory cannot be measured.
+        """Return each trajectory's value, in order, or an exception if the trajectory cannot be measured.
 
         Raises:
             UnscoredError: the whole group cannot be measured.

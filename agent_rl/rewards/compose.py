@@ -172,7 +172,7 @@ class Reward:
             remedy = f"The trajectory is {measured.trajectory.id!r}"
             raise sort_out("combine", error, stops=source.stops, remedy=remedy) from error
         if not math.isfinite(total):
-            raise UnscoredError(f"the total reward is {total}, computed from the values {measured.values}")
+            raise UnscoredError(f"the total is {total}, computed from the values {measured.values}")
         components = {name: measured.values.get(name, 0.0) for name in self._names}
         parts = measured.per_turn if source.settings.combine == "sum" else {}
         turns = zip(*([weights[name] * part for part in values] for name, values in parts.items()), strict=True)

@@ -126,7 +126,7 @@ class RewardApi(Component, kind="reward_api"):
         raise UnscoredError(problem)
 
     def _value(self, answer: Any) -> Value:
-        """Return the value in an answer.
+        """Return the value in the service's answer.
 
         Raises:
             UnscoredError: the service could not score the trajectory.

@@ -141,7 +141,7 @@ def _scale(config: JudgeConfig, template: PromptTemplate, key: str) -> tuple[flo
     """
     own = scale_of(template.template) if isinstance(template, ClassTemplate) else None
     if own is not None and "scale" in config.model_fields_set and own != config.scale:
-        problem = f"it is {list(config.scale)}, but the scores of {config.template} range from {own[0]:g} to {own[1]:g}"
+        problem = f"the scale is {list(config.scale)}, but {config.template} scores from {own[0]:g} to {own[1]:g}"
         raise ConfigError(f"{key}.scale", problem, "Remove the key")
     return own or config.scale
 

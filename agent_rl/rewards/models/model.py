@@ -1,7 +1,7 @@
 r"""`Model` sends requests to one reward model at one address, and converts its replies to numbers.
 
-A *discriminative* model (Bradley-Terry) reads a conversation and returns a number. verl uses the same endpoints:
-`/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model reads a question in a chat and replies with text
+A *discriminative* model (Bradley-Terry) reads a conversation and returns a number. Like verl, `Model` uses SGLang's
+`/v1/embeddings` or vLLM's `/classify` for it. A *generative* model reads a question in a chat and replies with text
 that contains a number. Each trajectory is a separate request, because engines batch concurrent requests themselves. A
 `hooks` file can build the request and read the reply instead; its functions receive lists of length 1:
 

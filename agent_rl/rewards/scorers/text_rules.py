@@ -118,7 +118,7 @@ class TextRules(BaseModel):
 
 
 def kept(text: str, rules: TextRules) -> dict[str, float]:
-    """Return the degree to which a text follows each rule, from 0 to 1, by names such as `all_of refund`."""
+    """Return the degree to which a text follows each rule, from 0 to 1, keyed by names such as `all_of refund`."""
     text = text[-MAX_TEXT:]
     folded = text if rules.case_sensitive else text.casefold()
     fold = (lambda word: word) if rules.case_sensitive else str.casefold
