@@ -245,7 +245,7 @@ def _parts(trajectory: Trajectory, suffix: str) -> list[tuple[str, str]]:
     for number, turn in enumerate(trajectory.turns, 1):
         place = f"turn {number}{suffix}"
         parts.append((place, turn.text))
-        calls = [call for call in turn.calls if call.name not in turn.text]  # text formats write calls in the text
+        calls = [call for call in turn.calls if call.name not in turn.text]  # a text format's calls are in `turn.text`
         parts += [(f"call in {place}", f"{call.name} {_json(call.arguments)}") for call in calls]
         results = [f"{result.name} ({result.status.value}): {result.text}" for result in turn.results]
         if not results and turn.observation is not None:

@@ -47,7 +47,7 @@ class VerdictError(ValueError):
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, bool):  # pydantic would accept it as a number
+    if isinstance(value, bool):  # pydantic would accept a boolean as a number
         raise ValueError("true and false are not numbers")
     return value
 

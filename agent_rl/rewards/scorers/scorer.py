@@ -138,7 +138,7 @@ def score_now(
         result = scorer.function(solution_str or "", ground_truth, extra_info or {})
         if type(result) is not float and inspect.isawaitable(result):
             result = _wait_for(result)
-    except Exception as error:  # noqa: BLE001 - as in score_answer
+    except Exception as error:  # noqa: BLE001 - `_without_score` re-raises a user's error, as in `score_answer`
         return _wait_for(_without_score(scorer, solution_str or "", ground_truth, extra_info or {}, error))
     return _checked(scorer, result)
 
