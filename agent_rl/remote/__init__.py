@@ -1,6 +1,6 @@
 """Outgoing HTTP calls, with retries and limits, and a client for OpenAI-compatible endpoints.
 
-Code in this package must not depend on the content of a request or the use of its reply.
+Code in this package must not depend on the content of a request, or on how its reply is used.
 """
 
 from agent_rl.remote.chat_client import ChatClient, Completion, EndpointConfig

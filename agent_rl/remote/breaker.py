@@ -17,22 +17,22 @@ logger = logging.getLogger(__name__)
 
 
 class BreakerConfig(BaseModel):
-    """Settings that determine when a circuit opens. A request counts once, no matter how often it is retried."""
+    """Settings that determine when a circuit opens. A failed request counts once, no matter how often it is retried."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     failures: int | None = Field(default=10, ge=1)
-    """Number of consecutive failed requests that opens the circuit; if null, it never opens."""
+    """Number of consecutive failed requests after which the circuit opens; if null, the circuit never opens."""
     cooldown_s: float = Field(default=30.0, gt=0)
     """Seconds that a circuit stays open before a single request probes the service."""
 
 
 class CircuitBreaker:
-    """Counts the failures of one service; all requests of a process to that service share it.
+    """Counts the failures of one service; all requests from a process to that service share one breaker.
 
     Args:
         config: when the circuit opens, and for how long.
-        host: name of the service, for messages.
+        host: name of the service, used in messages.
         clock: returns a monotonic time in seconds.
     """
 
@@ -47,7 +47,7 @@ class CircuitBreaker:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Wrap one request. An `UnscoredError` counts as a service failure; other exceptions do not count.
+        """Wrap one request. An `UnscoredError` is counted as a failure of the service; other exceptions are not.
 
         Raises:
             RemoteError: the circuit is open, so the request must not be sent.
@@ -63,7 +63,7 @@ class CircuitBreaker:
         except UnscoredError as error:
             self._count(probe, str(error))
             raise
-        except BaseException:  # the request was cancelled or the caller failed, not the service
+        except BaseException:  # the service did not fail: the request was cancelled, or the caller failed
             with self._lock:
                 self._probing = self._probing and not probe
             raise

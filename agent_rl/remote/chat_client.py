@@ -3,10 +3,10 @@
     async with ChatClient(EndpointConfig(url="http://localhost:8000", model="Qwen/Qwen3-8B"), "judge.config") as client:
         completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
 
-Judges, simulated users, reward models and evaluation use this client. The client sends no requests while the circuit is
-open, and checks the answers; `Remote` retries the requests and limits them. If an endpoint rejects the key or the model
-at the first request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the trajectory
-unscored. The `openai` package is not used, because it limits neither rate nor size, and would add its own retries.
+Judges, simulated users, reward models and evaluation use this client. The client checks the answers, and sends no
+requests while the circuit is open; `Remote` retries and limits the requests. If an endpoint rejects the key or the
+model at the first request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the
+trajectory unscored. The `openai` package is not used, because it limits neither rate nor size and retries on its own.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _REFUSALS = {
     404: ("url", "the endpoint has no such address or model", "Correct the endpoint's address or the model's name"),
 }
 _BAD_REQUEST = (400, 413, 422)
-"""Statuses that report an error in the request, not in the endpoint."""
+"""HTTP statuses that report an invalid request rather than a failure of the endpoint."""
 _TOO_LONG = re.compile(r"context[ _]length|context window|maximum context|longer than the model|too many tokens", re.I)
-"""Matches the error of a server that rejects a long conversation; OpenAI's error code is context_length_exceeded."""
+"""Matches a server's error about a conversation that is too long; OpenAI's error code is context_length_exceeded."""
 
 
 class EndpointConfig(RemoteLimits):
@@ -52,7 +52,7 @@ class EndpointConfig(RemoteLimits):
 
 
 class UnusableReplyError(RemoteError):
-    """The endpoint answered, but the answer has no usable content. Another seed may help."""
+    """The endpoint answered, but the answer has no usable content. A request with another seed may succeed."""
 
 
 class TooLongError(RemoteError):
@@ -87,8 +87,8 @@ class ChatClient:
 
     Args:
         config: the endpoint.
-        key: the configuration key of `config`, for errors; empty if the endpoint came from the command line.
-        json_modes: ways to request JSON that follows a schema, in order; a mode that fails is not tried again.
+        key: the configuration key of `config`, used in errors; empty if the endpoint came from the command line.
+        json_modes: ways to request JSON that follows a schema, in order of preference; rejected ways are not repeated.
 
     Raises:
         ConfigError: the API key is not in the environment.
@@ -159,7 +159,7 @@ class ChatClient:
             TooLongError: the conversation does not fit the model's context.
             UnusableReplyError: the answer has no message.
             RemoteError: there was no answer, or the circuit is open.
-            ConfigError: the endpoint will not answer any request.
+            ConfigError: the endpoint rejects the API key, or has no such address or model.
         """
         body = {"model": self.config.model, **body}
         async with self._slots.get():
@@ -175,7 +175,7 @@ class ChatClient:
                     refused = error.status in _BAD_REQUEST and not isinstance(error, TooLongError)
                     if not refused or mode + 1 == len(self._json_modes):
                         raise
-                    mode += 1  # the JSON mode may be the cause
+                    mode += 1  # the JSON mode may be the cause of the error
                 else:
                     self._json_mode = max(self._json_mode, mode)
                     return completion
@@ -187,8 +187,8 @@ class ChatClient:
             path: a path to append to the endpoint's address, or an absolute URL.
             body: the request body, sent as JSON.
             read: extracts the result from the answer; it raises a LookupError, TypeError or AttributeError if the
-                result is missing, and a ValueError that describes the problem if it is unusable.
-            missing: name of the result, for errors.
+                result is missing, and a ValueError that describes the problem if the result is unusable.
+            missing: name of the result, used in error messages.
 
         Raises:
             RemoteError: see `chat`.
@@ -199,7 +199,7 @@ class ChatClient:
 
     @property
     def address(self) -> str:
-        """The endpoint's URL without user name and password, for messages."""
+        """The endpoint's URL without its user name and password, so that messages can contain it."""
         return re.sub(r"//[^/@]*@", "//", self.url)
 
     def _setting(self, name: str) -> str:
@@ -248,13 +248,13 @@ def _response_format(mode: JsonMode, schema: Mapping[str, Any]) -> dict[str, Any
 
 
 def _completion(answer: Any) -> Completion:
-    """Return the first choice of an answer."""
+    """Return the first choice in the endpoint's answer."""
     choice = answer["choices"][0]
     message, finish = choice["message"], choice.get("finish_reason")
     if not isinstance(message, dict) or not isinstance(message.get("content") or "", str):
         raise TypeError
     if finish in ("abort", "error"):
-        raise ValueError(f"the endpoint ended the reply with {finish!r}")
+        raise ValueError(f"the endpoint stopped the reply with finish_reason {finish!r}")
     usage = answer.get("usage")
     matched = choice.get("matched_stop", choice.get("stop_reason"))
     return Completion(message, finish, matched, usage if isinstance(usage, dict) else {})

@@ -1,17 +1,17 @@
-"""`Remote`: every outgoing HTTP call of the package, with limits on time, size, rate and concurrency, and with retries.
+"""`Remote`: makes the package's outgoing HTTP calls, with retries, and limits their time, size, rate and concurrency.
 
     remote = Remote("http://localhost:8080", limits=RemoteLimits(timeout_s=10, max_concurrent=64))
     answer = await remote.post_json("/run_code", {"code": "print(1)"})
 
 `Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. Before a retry, `Remote`
-waits for the server's Retry-After, or else uses exponential back-off with jitter. When attempts or time run out, a
-`RemoteError` leaves the trajectory unscored. Any other status is returned as a `Response`.
+waits for the server's Retry-After, or else uses exponential back-off with jitter. When attempts or time run out,
+a `RemoteError` leaves the trajectory unscored. Any other status is returned as a `Response`.
 
 Cookies are not kept, so trajectories that share a `Remote` cannot see each other's data. Errors and logs contain the
 host, but never a header, a query string or a password. `Remote` does not check that a host has a public address.
 
 Requests to this machine and its network are sent directly; all others go through the proxies set in the environment
-(`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`). `SSL_CERT_FILE` applies to both.
+(`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`). `SSL_CERT_FILE` applies to direct and to proxied requests.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ a connection during a request."""
 KEPT_CONNECTIONS = 4
 """Maximum number of idle connections, to different hosts, that one client keeps."""
 FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
-_MIN_SECRET = 8  # characters; shorter words in a header also occur in ordinary text
-_MAX_EXCERPT = 200  # characters of the response body that an error quotes
+_MIN_SECRET = 8  # minimum length in characters: shorter words of a header also occur in ordinary text
+_MAX_EXCERPT = 200  # maximum number of characters of a response body that an error quotes
 _KEPT_ACROSS_HOSTS = {"accept", "accept-encoding", "content-length", "content-type", "host", "user-agent"}
 
 
@@ -74,7 +74,7 @@ class RemoteLimits(Section):
 
 
 def bearer(variable: str | None, key: str) -> dict[str, str]:
-    """Return the headers that send the API key in an environment variable, or no headers if `variable` is None.
+    """Return the headers with the API key from an environment variable, or no headers if `variable` is None.
 
     Raises:
         ConfigError: the variable is not set; the error names the configuration key `key`.
@@ -84,13 +84,13 @@ def bearer(variable: str | None, key: str) -> dict[str, str]:
 
 @dataclass(eq=False)
 class _Failure(Exception):
-    """Raised when one attempt got no answer."""
+    """Raised when one attempt got no usable answer."""
 
     problem: str
     status: int | None = None
     retry_after_s: float | None = None
     unsent: bool = False
-    """Whether the server cannot have received the request."""
+    """Whether the server certainly did not receive the request."""
 
     def may_repeat(self, idempotent: bool) -> bool:
         return idempotent or self.unsent or (self.status in (429, 503) and self.retry_after_s is not None)
@@ -108,7 +108,7 @@ class _Lane:
 
     slots: asyncio.Semaphore
     idle: dict[bool, list[httpx.AsyncClient]] = field(default_factory=lambda: {True: [], False: []})
-    """Idle clients for near hosts (True) and for other hosts (False). Concurrent requests use separate clients, because
+    """Idle clients, by whether they are for near hosts (`is_near`). Concurrent requests use separate clients, because
     a client scans all its connections for every request: each of 500 requests takes 9 ms of CPU time with one shared
     client, and 1.7 ms with separate clients."""
     users: int = 0
@@ -118,15 +118,15 @@ class Remote:
     """An HTTP client for one or more services with the same limits; a process shares one object per service.
 
     Connections stay open while a caller is inside `async with remote`, which may be nested and shared; outside it, each
-    request opens and closes a connection. Several event loops may use a `Remote` at once, each with `max_concurrent`
-    requests.
+    request opens and closes a connection. Several event loops may use a `Remote` concurrently, each with up to
+    `max_concurrent` requests.
 
     Args:
         base_url: prefix of relative URLs.
         headers: sent with every request, for example `{"Authorization": f"Bearer {secret('JUDGE_API_KEY')}"}`.
         limits: see `RemoteLimits`.
         allow_hosts: names of the hosts that may receive requests, with shell wildcards (`*.wikipedia.org`). Redirects
-            between these hosts are followed, except from https to http. None: all hosts are allowed, without redirects.
+            between these hosts are followed, except from https to http. None allows all hosts, but no redirects.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Remote:
         """POST `payload` as JSON and return the answer, parsed as JSON.
 
         Raises:
-            RemoteError: `request` raises this error, the status is not 2xx, or the answer is not JSON.
+            RemoteError: the request failed, the status is not 2xx, or the answer is not JSON.
         """
         response = await self.request("POST", url, json=payload, idempotent=idempotent)
         if not response.ok:
@@ -189,14 +189,14 @@ class Remote:
         """Send a request, with retries, and return the answer.
 
         Args:
-            method: for example `GET`.
+            method: the HTTP method, for example `GET`.
             url: an absolute URL, or a path that is appended to `base_url`.
             params: the parameters of the query string.
             json: a body to send as JSON.
             content: a body to send unchanged.
             headers: headers in addition to those of the `Remote`.
-            idempotent: whether sending the request twice has the same effect as sending it once. Other requests are
-                retried only if the server cannot have received it, or answers 429 or 503 with Retry-After.
+            idempotent: whether sending the request twice has the same effect as sending it once. A request that is not
+                idempotent is retried only if the server did not receive it, or answers 429 or 503 with Retry-After.
 
         Raises:
             RemoteError: there was no answer within the limits.
@@ -221,7 +221,7 @@ class Remote:
             try:
                 await self._rate.turn(url.netloc.decode())
             except OSError as error:
-                problem = f"rate_per_s needs a temporary folder that can be written, see TMPDIR: {error}"
+                problem = f"rate_per_s needs a writable temporary folder (see TMPDIR): {error}"
                 raise RemoteError(host_of(url), problem) from error
 
     async def _until_answered(self, client: httpx.AsyncClient, request: httpx.Request, idempotent: bool) -> Response:
@@ -257,7 +257,7 @@ class Remote:
             raise _Failure(f"cannot connect: {str(error) or type(error).__name__}", unsent=True) from error
         except TimeoutError as error:
             raise _Failure(f"no answer within {self.limits.timeout_s:g} s") from error
-        except httpx.LocalProtocolError:  # its message quotes the header
+        except httpx.LocalProtocolError:  # the exception's message quotes the header
             raise ValueError("a header of the request cannot be sent") from None
         except (httpx.TransportError, zlib.error) as error:
             raise _Failure(f"the connection broke: {type(error).__name__}") from error
@@ -284,7 +284,7 @@ class Remote:
         near = is_near(host)
         try:
             client = lane.idle[near].pop() if lane.idle[near] else self._new_client(near)
-        except UnicodeError:  # its message quotes a character of the header
+        except UnicodeError:  # the exception's message quotes a character of the header
             raise ValueError("a header of the request cannot be sent") from None
         except (ImportError, ValueError) as error:
             raise RemoteError(host, f"the proxy set in the environment cannot be used: {error}") from None
@@ -319,7 +319,7 @@ class Remote:
 
 
 def _redirected(request: httpx.Request, target: httpx.Request) -> httpx.Request:
-    """Return `target`; if it goes to another host, remove the caller's headers, because they may contain keys."""
+    """Return `target`; if it is sent to another host, remove the caller's headers, because they may contain keys."""
     if (request.url.host, request.url.port) != (target.url.host, target.url.port):
         for name in [name for name in target.headers if name not in _KEPT_ACROSS_HOSTS]:
             del target.headers[name]
@@ -327,7 +327,7 @@ def _redirected(request: httpx.Request, target: httpx.Request) -> httpx.Request:
 
 
 def is_near(host: str) -> bool:
-    """Whether a host is this machine or in its network; proxies cannot reach the servers that a run starts."""
+    """Return whether a host is this machine or on its network; requests to such a host bypass the proxies."""
     try:
         return not ip_address(host).is_global
     except ValueError:
@@ -336,12 +336,12 @@ def is_near(host: str) -> bool:
 
 @lru_cache(maxsize=1)
 def certificates() -> SSLContext:
-    """Return the TLS certificates set in the environment, or certifi's; cached, because reading them is slow."""
+    """Return the TLS certificates set in the environment, or else certifi's; cached, because loading them is slow."""
     return httpx.create_ssl_context()
 
 
 def _hide_query(record: logging.LogRecord) -> bool:
-    """Remove the parts of a URL that may contain a secret from httpx's log of each request."""
+    """Remove the parts of a URL that may contain secrets from httpx's log message about a request."""
     if isinstance(record.args, tuple):
         record.args = tuple(
             arg.copy_with(query=None, fragment=None, userinfo=b"") if isinstance(arg, httpx.URL) else arg

@@ -1,7 +1,7 @@
-"""`Rate`: spaces the requests to a server evenly, over all processes of a user on this node.
+"""`Rate`: spaces the requests to a server evenly, across all processes of a user on this node.
 
-The time of the next request is a number in a file of the temporary folder. A process locks the file while it reads the
-number and adds to it. Processes with a different TMPDIR have a separate rate.
+The time of the next request is stored as a number in a file in the temporary folder. A process locks the file while it
+reads and increases the number. Processes with different TMPDIR variables do not share a rate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NUMBER = struct.Struct("d")
 
 
 class Rate:
-    """The greatest number of requests per second to each server.
+    """Limits the number of requests per second to each server.
 
     Args:
         per_s: requests per second.
@@ -37,11 +37,11 @@ class Rate:
         Raises:
             OSError: the file in the temporary folder cannot be written.
         """
-        async with self._turns.get():  # so a process that ends early has taken only one turn in vain
+        async with self._turns.get():  # so that a process that exits early wastes only one turn
             await asyncio.sleep(self._take(server) - time.monotonic())
 
     def _take(self, server: str) -> float:
-        """Return the time of the next turn, by the clock `time.monotonic`, which all processes of a node share."""
+        """Return the time of the next turn on the `time.monotonic` clock, which all processes of a node share."""
         name = hashlib.sha256(f"{server} {self._space_s} {_boot()}".encode()).hexdigest()[:16]
         path = f"{tempfile.gettempdir()}/agent_rl-{os.getuid()}-rate-{name}"
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -57,6 +57,6 @@ class Rate:
 
 @cache
 def _boot() -> str:
-    """Return what identifies the start of the clock: after a restart of the node, it begins at 0 again."""
+    """Return the ID of the node's current boot, because the clock starts at 0 again after a restart."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read()

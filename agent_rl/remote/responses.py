@@ -23,7 +23,7 @@ class RemoteError(UnscoredError):
 
     Args:
         host: the service's host name and port.
-        problem: the problem of the last attempt.
+        problem: a description of what went wrong in the last attempt.
         status: the last HTTP status, or None if no response was received.
         attempts: number of attempts; 0 if the request was not sent because the circuit is open.
     """
@@ -35,22 +35,22 @@ class RemoteError(UnscoredError):
         self.status = status
         self.attempts = attempts
 
-    def __reduce__(self) -> tuple[Any, ...]:  # so that the error crosses process boundaries
+    def __reduce__(self) -> tuple[Any, ...]:  # makes the error picklable, so that it can cross process boundaries
         return type(self), (self.host, self.problem, self.status, self.attempts)
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An HTTP answer with its body."""
+    """An HTTP response with its body."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
-    """Header values, by lower-case name."""
+    """Values of the headers, by lower-case header name."""
     content: bytes = field(repr=False)
     truncated: bool
     """Whether the body was longer than `max_bytes`."""
     url: str = field(repr=False)
-    """The URL that answered, after redirects, which may contain secrets."""
+    """The URL that answered, after redirects; it may contain secrets."""
 
     @property
     def ok(self) -> bool:
@@ -68,7 +68,7 @@ class Response:
         charset = httpx.Response(200, headers={"content-type": self.headers.get("content-type", "")}).charset_encoding
         try:
             return self.content.decode(charset or "utf-8", "replace")
-        except (LookupError, UnicodeError):  # the encoding does not exist or is not for text
+        except (LookupError, UnicodeError):  # the encoding is unknown, or is not a text encoding
             return self.content.decode("utf-8", "replace")
 
     def json(self) -> Any:

@@ -8,7 +8,7 @@ many trajectories concurrently. A component does not weight, clip or gate its va
             return Value(float("please" in (trajectory.answer or "")))
 
 If this class is in a file in `agent_rl/rewards/components/`, a configuration selects it with `kind: politeness`. In
-your own file, omit `kind` from the class; a configuration selects it with `kind: my_file.py:Politeness`.
+your own file, omit `kind` from the class; a configuration selects the class with `kind: my_file.py:Politeness`.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def as_value(result: Any) -> Value:
     if not isinstance(value.value, SupportsFloat):
         raise TypeError(f"the component returned {reprlib.repr(result)}, neither a Value nor a number")
     if not math.isfinite(value.value):
-        raise UnscoredError(f"its value is {value.value}, which is not a finite number")
+        raise UnscoredError(f"the component's value is {value.value}, which is not a finite number")
     if value.per_turn is not None and not all(map(math.isfinite, value.per_turn)):
-        raise UnscoredError(f"its per_turn has a number that is not finite: {reprlib.repr(value.per_turn)}")
+        raise UnscoredError(f"the value's per_turn has a number that is not finite: {reprlib.repr(value.per_turn)}")
     return value
 
 
@@ -73,13 +73,13 @@ class _BaseComponent(ABC):  # noqa: B024 - the subclasses declare the abstract m
     """Base class of `Component` and `GroupComponent`.
 
     Args:
-        name: the component's key under `agent_rl.reward.components`, for messages.
+        name: the component's key under `agent_rl.reward.components`, used in messages.
         config: an instance of `Config`.
     """
 
     Config: ClassVar[type[BaseModel]] = ComponentConfig
     logs: tuple[str, ...] = ()
-    """The keys of `Value.logged`, the same for every trajectory; may be set in `__init__`."""
+    """The keys of `Value.logged`, which are the same for every trajectory; `__init__` may set them."""
 
     def __init_subclass__(cls, kind: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -102,7 +102,7 @@ class _BaseComponent(ABC):  # noqa: B024 - the subclasses declare the abstract m
 
 
 DECLARED: dict[str, type[Any]] = {}
-"""The component classes by declared kind; complete after the first call of `agent_rl.rewards.component.kinds`."""
+"""Component classes by declared kind; `agent_rl.rewards.component.kinds` completes the mapping at its first call."""
 
 
 class Component(_BaseComponent):
@@ -113,7 +113,7 @@ class Component(_BaseComponent):
         """Return the trajectory's value.
 
         Raises:
-            UnscoredError: the trajectory cannot be measured, so it gets no score instead of the score 0.
+            UnscoredError: the trajectory cannot be measured, so it gets no score rather than a score of 0.
             ConfigError: the component cannot measure any trajectory.
         """
 
@@ -123,7 +123,7 @@ class GroupComponent(_BaseComponent):
 
     @abstractmethod
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
-        """Return one value per trajectory, in order, or an exception for a trajectory that cannot be measured.
+        """Return each trajectory's value, in order, or an exception if the trajectory cannot be measured.
 
         Raises:
             UnscoredError: the whole group cannot be measured.
@@ -150,7 +150,7 @@ def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) ->
         name: the user's name for the component.
         kind: a name in `kinds()`, or a class as `package.module.Class` or `file.py:Class`.
         config: the values of the class's `Config`.
-        key: the configuration key of the entry, for errors.
+        key: the configuration key of the entry, used in errors.
 
     Raises:
         ConfigError: the kind does not exist, or `config` is not valid for it.
@@ -163,6 +163,6 @@ def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) ->
         component: Component | GroupComponent = component_class(name, settings)
     except AgentRLError:
         raise
-    except Exception as error:  # a bug in the user's class
+    except Exception as error:  # the user's class has a bug
         raise UserCodeError.of(f"{place}: __init__", error, code=component_class) from error
     return component

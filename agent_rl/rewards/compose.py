@@ -2,10 +2,10 @@
 
 Each component's value is normalized (`normalize`) and then clipped (`clip`); the function in `combine` computes the
 total from the values and their weights. A component whose gate is closed is not measured and does not count towards the
-total. The same `Reward` scores in training, in evaluation and in stored files.
+total. The same `Reward` scores trajectories in training, in evaluation and in stored files.
 
-If one component cannot measure a trajectory, the trajectory is unscored and does not enter training. Any exception of a
-component or scorer except `UnscoredError`, a timeout or a failed connection counts as a bug (`settings.user_code`).
+If one component cannot measure a trajectory, the trajectory is unscored and does not enter training. Any exception from
+a component or scorer, except `UnscoredError`, a timeout or a failed connection, is a bug (`settings.user_code`).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Reward:
         settings: the `agent_rl.reward` section.
         max_response_tokens: the limit on an episode's response tokens; only the overlong penalty needs it.
         judged: whether the caller passes a verdict with each trajectory.
-        custom: computes the verdict on a trajectory, and numbers for its notes, instead of a scorer.
-        fusion: the server that the `code` scorer runs programs on; None means this machine's sandbox.
+        custom: a function that replaces the scorer, and returns the verdict on a trajectory and numbers for its notes.
+        fusion: the server on which the `code` scorer runs programs; None means this machine's sandbox.
 
     Attributes:
         sources: the reward for each pattern of data source names; the first match applies, and `*` matches all others.
@@ -104,7 +104,7 @@ class Reward:
     async def score_group(
         self, group: Sequence[Trajectory], *, verdicts: Sequence[float | None] | None = None
     ) -> list[Score | Exception]:
-        """Score the samples of one prompt together; return a score per sample, or the exception that left it unscored.
+        """Score the samples of one prompt together; return each sample's score, or the exception that prevented it.
 
         Raises:
             ConfigError: the reward cannot score any trajectory.
@@ -132,7 +132,7 @@ class Reward:
         return self._source(data_source).answers
 
     async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
-        """Compute the score from only the built-in `TERMS`; other components with an open gate have the value 0."""
+        """Compute the score from the built-in `TERMS` only; other components whose gate is open have the value 0."""
         source, measured = self.sources[pattern], Measurement(trajectory, verdict)
         for term in chain(*source.waves):
             if term.name in TERMS:
@@ -168,11 +168,11 @@ class Reward:
         weights = {term.name: term.settings.weight_at(step) for term in source.terms if term.name in measured.values}
         try:
             total = float(source.combine(measured.values, weights, measured.trajectory))
-        except Exception as error:  # the user's function raised; `sort_out` classifies the error
+        except Exception as error:  # the user's function raised an exception; `sort_out` classifies it
             remedy = f"The trajectory is {measured.trajectory.id!r}"
             raise sort_out("combine", error, stops=source.stops, remedy=remedy) from error
         if not math.isfinite(total):
-            raise UnscoredError(f"the total is {total}, computed from {measured.values}")
+            raise UnscoredError(f"the total is {total}, computed from the values {measured.values}")
         components = {name: measured.values.get(name, 0.0) for name in self._names}
         parts = measured.per_turn if source.settings.combine == "sum" else {}
         turns = zip(*([weights[name] * part for part in values] for name, values in parts.items()), strict=True)
@@ -194,7 +194,7 @@ def answers_of(settings: RewardSettings, data_source: str) -> Correctness | None
 
 
 def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:
-    """Return the flat numbers that verl logs for one trajectory; the keys depend only on the `Reward`.
+    """Return the flat numbers that verl logs for one trajectory, under keys that depend only on the `Reward`.
 
     Times are in seconds, rates are shares of the turns, and `answered` and `stop_*` are 0 or 1. verl uses `acc` as its
     core validation variable; `acc` is missing if answers are not scored.

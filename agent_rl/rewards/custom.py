@@ -1,4 +1,4 @@
-"""`configured_reward`: builds a configuration's reward outside training, with its `reward.custom_reward_function`."""
+"""Builds a configuration's reward outside training, including its `reward.custom_reward_function`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def configured_reward(
 ) -> Reward:
     """Build the reward of a configuration outside training.
 
-    The custom function gets the same text as in training if that text was stored (`info["solution_str"]`); otherwise it
-    gets the turns and the environment's answers.
+    The custom function receives the same text as in training if that text was stored (`info["solution_str"]`);
+    otherwise the function receives the turns and the environment's answers.
 
     Args:
         settings: the `agent_rl.reward` section.
-        function: the `reward.custom_reward_function` section (path, name, reward_kwargs); None or a section without a
-            path: there is no custom function.
+        function: the `reward.custom_reward_function` section (path, name, reward_kwargs); there is no custom function
+            if the section is None or has no path.
         max_response_tokens: see `Reward`.
 
     Raises:
-        ConfigError: `Reward` raises this error, or the function cannot be loaded or called.
+        ConfigError: the reward's settings are not valid, or the custom function cannot be loaded or called.
     """
     if not function or not function.get("path"):
         return Reward(settings, max_response_tokens=max_response_tokens)

@@ -1,4 +1,4 @@
-"""Describes a composed reward as a formula, and computes what it pays for typical behaviours."""
+"""Describes a composed reward as a formula, and computes what the reward pays for typical behaviors."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _COSTS = {"per_error": "failed call", "per_repeat": "repeated call", "per_1000_t
 
 
 def formulas(reward: Reward) -> dict[str, str]:
-    """Return the reward's formula by data-source pattern; `*` stands for data sources without a pattern."""
+    """Return the reward's formula by data-source pattern; `*` is for data sources that match no pattern."""
     return {pattern: _formula(source, reward.max_response_tokens or 1) for pattern, source in reward.sources.items()}
 
 
 def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, dict[str, Payment]]:
-    """Compute what each typical behaviour earns, by data-source pattern.
+    """Compute what each typical behavior earns, by data-source pattern.
 
-    A trajectory with the maximum number of turns is assumed to use half of the token limit, in equal parts. A scheduled
-    weight is shown with its final value.
+    A trajectory with the maximum number of turns is assumed to use half of the token limit, and all turns the same
+    number of tokens. A scheduled weight is shown with its final value.
 
     Args:
         reward: the reward; only its built-in terms, which depend only on the trajectory, are measured.

@@ -1,7 +1,7 @@
 """`Group`: collects the samples of one prompt during training, so that they are scored together.
 
 verl runs the samples of a prompt as tasks of one process and scores each sample when its task ends. If a component
-needs the whole group, each task waits here until the other tasks are ready or have failed; then all are scored at once.
+needs the whole group, each task waits until the other tasks are ready or have failed; then all are scored together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Group:
     """The tasks of one prompt.
 
     Args:
-        number: number of tasks; each of them calls `join` first.
+        number: number of tasks, each of which calls `join` first.
     """
 
     def __init__(self, number: int) -> None:
@@ -58,7 +58,7 @@ class Group:
             self._complete.set()
 
     async def _score_all(self, reward: Reward) -> dict[asyncio.Task[Any], Score | Exception]:
-        tasks = [task for task in self._waiting if not task.done()]  # the others were cancelled
+        tasks = [task for task in self._waiting if not task.done()]  # the other tasks were cancelled
         trajectories, verdicts = zip(*(self._waiting[task] for task in tasks), strict=True)
         try:
             results = await reward.score_group(trajectories, verdicts=verdicts)

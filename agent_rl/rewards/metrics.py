@@ -1,4 +1,4 @@
-"""The names and meanings of the metrics that this package logs; docs/reference/metrics.md is generated from these.
+"""The names and meanings of the metrics that this package logs; docs/reference/metrics.md is generated from them.
 
 Do not rename a metric: users' dashboards depend on the names.
 """
@@ -20,7 +20,7 @@ def counted(trajectory: Trajectory) -> dict[str, float]:
 
 
 def component_metrics(components: Mapping[str, float]) -> dict[str, float]:
-    """Return a trajectory's components under the names that are logged: `turns_reward` if another metric is `turns`."""
+    """Return the values of components by logged name, such as `turns_reward` if `turns` is the name of a metric."""
     return {f"{name}_reward" if name in COUNTED else name: value for name, value in components.items()}
 
 
@@ -55,7 +55,7 @@ OF_THE_GATEWAY: dict[str, tuple[Callable[[Trajectory], float], str]] = {
 }
 OF_THE_REWARD = {
     "acc": "the `correctness` component; missing if answers are not scored",
-    "correctness": "the value of the answer, from the scorer or another source of the verdict",
+    "correctness": "the correctness of the answer, from the scorer or another source of the verdict",
     "<component>": "the unweighted value of a component: `format`, `efficiency`, `overlong` or your own; a component "
     "with the name of another metric is logged as `<component>_reward`, for example `turns_reward`",
     "<component>_<number>": "another number that a component logs, such as `raw`, `open` (its gate) or a model's score",
@@ -66,24 +66,24 @@ OF_THE_STEP = {
     "masked_share": "share of the trajectories since the last step that are in a batch, but have no trained token "
     "(`agent_rl.mask_overlong`, `agent_rl.mask_void`); their rewards count in their groups",
     "lost_share": "share of the trajectories since the last step that failed",
-    "ended_share": "share of the trajectories since the last step that were ended early and left out: see "
+    "ended_share": "share of the trajectories since the last step that were stopped early and left out: see "
     "`agent_rl.run.max_sampling_s`",
     "evicted_share": "share of the trajectories that were scored but left out, because their group has too few scores, "
     "or no greedy answer (ReMax)",
-    "filtered_share": "share of trajectories that `algorithm.filter_groups` replaced: equal rewards in the whole group",
+    "filtered_share": "share of trajectories that `algorithm.filter_groups` replaced because all rewards were equal",
     "stale_share": "share of trajectories that were replaced because they were sampled too many steps ago",
-    "<fate>_tokens": "mean response tokens, sampled and observed, of trajectories with a fate (`kept`, `lost`, ...)",
-    "<fate>_turns": "mean turns of trajectories with a fate (`kept`, `lost`, ...)",
-    "<fate>_reward": "mean reward of trajectories with a fate; `lost` ones have none",
-    "<fate>_prompt_reward": "mean reward of the scored samples of the same prompt, for trajectories with a fate: low "
-    "for difficult prompts",
+    "<fate>_tokens": "mean tokens, sampled and observed, of trajectories whose fate is `<fate>` (`kept`, `lost`, ...)",
+    "<fate>_turns": "mean number of turns of trajectories whose fate is `<fate>` (`kept`, `lost`, ...)",
+    "<fate>_reward": "mean reward of trajectories whose fate is `<fate>`; `lost` trajectories have no reward",
+    "<fate>_prompt_reward": "mean reward of the scored samples of a prompt, averaged over the trajectories whose fate "
+    "is `<fate>`; low for difficult prompts",
     "bias_tokens": "mean response tokens of the kept trajectories minus the mean of all trajectories since the last "
     "step",
-    "bias_turns": "the same for turns",
-    "bias_prompt_reward": "the same for the mean reward of the prompt: positive if difficult prompts are left out",
-    "bias_reward": "the same for the reward; a trajectory without a score counts as its prompt's mean: an estimate",
-    "bias_reward_bound": "the largest possible size of that difference, if the rewards of lost trajectories are within "
-    "the rewards seen in the run",
+    "bias_turns": "mean turns of the kept trajectories minus the mean of all trajectories since the last step",
+    "bias_prompt_reward": "the same difference for prompts' mean rewards; positive if difficult prompts are left out",
+    "bias_reward": "estimate of the same difference for the reward, with a prompt's mean for its unscored samples",
+    "bias_reward_bound": "largest possible size of the reward difference, if the rewards of lost trajectories are "
+    "within the range of rewards seen in the run",
     "skipped_updates": "updates that were skipped because no token or no group remained for training",
     "greedy_reward": "ReMax: mean reward of the prompts' greedy answers",
     "without_baseline": "ReMax: prompts that were left out because they have no greedy answer",

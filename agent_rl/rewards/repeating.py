@@ -1,7 +1,7 @@
 """Stores a trajectory whose scoring raised an exception in the user's code, so that it can be scored again.
 
-One file contains the trajectory and its row, and another one the configuration. The error shows the command that reads
-both.
+One file contains the trajectory and its row, and another file contains the configuration. The error shows the command
+that reads both files.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def repeatable(
 
     Args:
         error: the exception raised while the trajectory was scored.
-        trajectory: appended to the file of all trajectories of its prompt, so that they are scored together.
-        folder: the folder for both files; created if missing.
+        trajectory: the trajectory, which is appended to its prompt's file, so that all samples are scored together.
+        folder: the folder for both files, which is created if missing.
         config: the sections of the configuration that the command needs: `agent_rl`, `data` and `reward`.
     """
     name = re.sub(r"[^\w.-]", "_", trajectory.id.rpartition("_")[0] or trajectory.id or "trajectory")

@@ -3,8 +3,8 @@
     rm_prompt: [{"role": "user", "content": "Is this polite?"}]     # for all judges and reward models
     rm_prompt.polite: [...]                                         # only for the component or model `polite`
 
-Both names are columns of the row, or keys of its `extra_info`. The policy's response does not change. If `rm_prompt` is
-missing or empty, judges and reward models see the policy's prompt.
+These prompts are columns of the row, or entries of its `extra_info`. The policy's response does not change. If
+`rm_prompt` is missing or empty, judges and reward models see the policy's prompt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COLUMN = "rm_prompt"
 
 
 def with_judge_prompt(trajectory: Trajectory, *names: str) -> Trajectory:
-    """Return the trajectory with the row's prompt for the first of `names` that has a prompt, or with its `rm_prompt`.
+    """Return the trajectory with the prompt for the first of `names` that the row contains, or else with `rm_prompt`.
 
     Raises:
         UnscoredError: the row's `rm_prompt` is not text or messages.

@@ -44,10 +44,10 @@ def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
     replaces its function.
 
     Args:
-        patterns: for example `my_company/tickets*`.
+        patterns: patterns of data source names, for example `my_company/tickets*`.
 
     Raises:
-        ConfigError: there is no pattern, or the function cannot be called with a scorer's arguments.
+        ConfigError: no pattern is passed, or the function cannot be called with a scorer's arguments.
     """
     if not patterns or not all(isinstance(pattern, str) and pattern for pattern in patterns):
         raise ConfigError("agent_rl.rewards.scorer", "the data source is missing", 'Write @scorer("my/source*")')
@@ -78,13 +78,13 @@ def route(data_source: str) -> Scorer:
 
 
 def find_scorer(name: str | Mapping[str, Any], folder: Path | None = None, *, key: str = SCORER_KEY) -> Scorer:
-    """Return a configuration's scorer.
+    """Return the scorer that a configuration names.
 
     Args:
         name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`; or a mapping with a `name`
             in `SCORERS` and the scorer's options, such as `{"name": "math", "strict": True}`.
         folder: folder of a relative path; None means the working directory.
-        key: the configuration key, for the error.
+        key: the configuration key, used in errors.
 
     Raises:
         ConfigError: the scorer or one of its options does not exist, or the function cannot be called.
@@ -103,7 +103,7 @@ def find_scorer(name: str | Mapping[str, Any], folder: Path | None = None, *, ke
 
 
 def _options(scorer: Scorer) -> type[Section]:
-    """Return the model of a mapping with a scorer's options, which are its keyword arguments of simple types."""
+    """Return a pydantic model of a scorer's options, which are its bool and Literal keyword arguments."""
     options: dict[str, Any] = {
         item.name: (item.annotation, item.default)
         for item in signature(scorer.function, eval_str=True).parameters.values()
@@ -122,17 +122,17 @@ def compute_score(
     memory_limit_mb: int | None = None,
     **more: Any,
 ) -> Result:
-    """Score one answer, with verl's signature; it blocks the calling thread.
+    """Score one answer, with the signature of verl's reward functions; this blocks the calling thread.
 
     Args:
-        data_source: selects the scorer.
+        data_source: the data source, which selects the scorer.
         solution_str: the response.
         ground_truth: the row's ground truth; its form depends on the scorer.
         extra_info: the row's `extra_info`.
         sandbox_fusion_url: Sandbox Fusion server that runs programs; None means this machine's sandbox.
         concurrent_semaphore: semaphore that is held while a program runs on the server.
         memory_limit_mb: memory limit of a program on the server, in MiB.
-        more: other arguments that verl passes to every reward function; ignored.
+        more: other arguments that verl passes to every reward function, which are ignored.
 
     Returns:
         A number, or a dict with a number under `score`.
@@ -149,5 +149,5 @@ def compute_score(
 
 
 def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
-    """Return a scorer that runs its programs on a Sandbox Fusion server; a scorer without programs is unchanged."""
+    """Return the scorer; the built-in `code` scorer then runs its programs on the Sandbox Fusion server."""
     return local.using(server=server) if local.built_in and local.name == "code" else local

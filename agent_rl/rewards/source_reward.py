@@ -1,7 +1,7 @@
-"""`SourceReward`: the reward for one data-source pattern, with its components in the order of measurement.
+"""`SourceReward`: the reward for one data-source pattern, with its components in the order in which they are measured.
 
 A `Term` is a component with its weight, gate, normalization and bounds. A `Measurement` collects the values of the
-terms for one trajectory, and `compose` computes the total from them with the `SourceReward.combine` function.
+terms for one trajectory, and `compose` computes the total from these values with `SourceReward.combine`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class SourceReward:
     """The reward for one data-source pattern.
 
     Args:
-        settings: the `agent_rl.reward` section, with the overrides of these data sources.
-        key: the configuration key of the settings, for messages.
+        settings: the `agent_rl.reward` section, with the overrides for these data sources.
+        key: the configuration key of the settings, used in messages.
         max_response_tokens: see `Reward`.
         judged: whether the verdict on each trajectory comes from the caller or a custom function.
-        shared: the components created so far; new components are added, and equal configurations share a component.
+        shared: the components created so far; new ones are added, and equal configurations share one component.
 
     Attributes:
-        settings, judged: see the arguments.
+        settings, judged: the arguments of the same names.
         answers: the object that scores the answers; if None, answers are not scored.
         stops: whether an exception in user code stops the run.
     """
@@ -93,7 +93,7 @@ class _BuiltIn(Component):
 
 @dataclass(slots=True)
 class Measurement:
-    """One trajectory, and the values of its components so far."""
+    """One trajectory, and the component values measured so far."""
 
     trajectory: Trajectory
     verdict: float | None = None
@@ -121,7 +121,7 @@ class Term:
         stops: whether an exception in the component stops the run.
 
     Attributes:
-        is_additive: whether the value enters the total unchanged, so that its parts per turn also count unchanged.
+        is_additive: whether the value enters the total unchanged, so that its parts per turn do too.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Term:
             try:
                 value = as_value(result)
                 if value.per_turn is not None and len(value.per_turn) != (turns := len(measurement.trajectory.turns)):
-                    raise TypeError(f"the component returned {len(value.per_turn)} parts for {turns} turns")
+                    raise TypeError(f"the component returned {len(value.per_turn)} per_turn parts for {turns} turns")
                 valued.append((measurement, value))
             except Exception as error:  # noqa: BLE001 - a user's component may raise anything; `sort_out` classifies it
                 remedy = f"The trajectory is {measurement.trajectory.id!r}"
@@ -231,7 +231,7 @@ def _sum(values: Mapping[str, float], weights: Mapping[str, float], _: Trajector
 
 
 _LEAST_SPREAD = 1e-6
-"""Standard deviations below this number give a z-score of 0."""
+"""If a group's standard deviation is below this number, its z-scores are 0."""
 
 
 def normalized(kind: Normalization | None, values: Sequence[float]) -> list[float]:

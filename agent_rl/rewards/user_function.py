@@ -36,8 +36,8 @@ CUSTOM_FUNCTION = "reward.custom_reward_function"
 NAMES = ("data_source", "solution_str", "ground_truth", "extra_info")
 BATCH = {f"{name}s": name for name in NAMES}
 BY_POSITION = {2: NAMES[1:3], 3: NAMES[1:], 4: NAMES}
-"""Arguments of a function with other parameter names, by its number of parameters without a default."""
-REMEDY = "Name its parameters data_source, solution_str, ground_truth and extra_info, or use only some of these names"
+"""Arguments to pass to a function with other parameter names, by the number of its parameters without a default."""
+REMEDY = "Name the parameters data_source, solution_str, ground_truth and extra_info, or use only some of these names"
 
 
 class UserFunction:
@@ -45,7 +45,7 @@ class UserFunction:
 
     Args:
         function: a function with one of the signatures in the module's docstring.
-        place: the configuration key for the function.
+        place: the configuration key that names the function.
         options: keyword arguments that are added to every call: `reward_kwargs` in verl's configuration.
         more: names of other keyword arguments, which are passed if the function accepts them.
 
@@ -117,14 +117,14 @@ class UserFunction:
         """Return the verdict on a trajectory and the other numbers that the function returns.
 
         Args:
-            trajectory: the trajectory to judge; the function gets it as a dict in `extra_info["trajectory"]`.
+            trajectory: the trajectory to judge; the function receives it as a dict in `extra_info["trajectory"]`.
             text: the trajectory's answer or response.
             info: entries of `extra_info` in addition to `scorer_info`.
-            stops: whether an exception of the function stops the run.
+            stops: whether an exception from the function stops the run.
             more: the keyword arguments of `answer`.
 
         Raises:
-            UnscoredError: a number is not finite, or an exception of the function leaves the trajectory unscored.
+            UnscoredError: a number is not finite, or an exception from the function leaves the trajectory unscored.
             ConfigError: the function returned neither a number nor a dict with a score.
             UserCodeError: the function raised an exception.
         """
@@ -139,7 +139,7 @@ class UserFunction:
             problem = f"the function returned {reprlib.repr(result)}, neither a number nor a dict with a 'score'"
             raise self._place.error(problem, "Return a number, or a dict with a number under 'score'")
         if invalid := [f"{key}={value}" for key, value in numbers.items() if not math.isfinite(value)]:
-            raise UnscoredError(f"the custom reward function returned {', '.join(invalid)}")
+            raise UnscoredError(f"the custom reward function returned non-finite numbers: {', '.join(invalid)}")
         return numbers.pop("score"), numbers
 
     def scorer(self, name: str) -> Scorer:
@@ -199,8 +199,8 @@ _VARIABLE = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 def scorer_info(trajectory: Trajectory) -> dict[str, Any]:
     """Build a scorer's `extra_info` from the row's `extra_info` and `reward_model`, and from numbers of the episode.
 
-    The episode's numbers override entries of the row with the same names, unless the agent is unknown. In that case,
-    the trajectory is a request to a reward service, and its `extra_info` may contain the numbers. `num_turns` counts
+    The episode's numbers override the row's entries with the same names. If the agent is unknown, the trajectory comes
+    from a request to a reward service, and the row's entries override the episode's numbers. `num_turns` counts
     messages as verl does: the prompt, the policy's turns and the environment's answers. `executed_calls` lists the
     successful calls in order, as `{name, arguments}`. `answer_marked` is true if an agent submitted a final answer;
     otherwise the answer may be the whole response.

@@ -119,7 +119,7 @@ def test_what_cannot_be_called_is_refused_with_its_signature(parameters: str, pr
     function.__name__ = "mine"
     with pytest.raises(ConfigError) as caught:
         UserFunction(function, PLACE)
-    shown = f"{PLACE.key}: mine({parameters}) cannot be called: {problem}. Name its parameters data_source, "
+    shown = f"{PLACE.key}: mine({parameters}) cannot be called: {problem}. Name the parameters data_source, "
     assert str(caught.value).startswith(shown)
 
 

@@ -23,19 +23,19 @@ WITHOUT_SOURCE = SCORERS["gsm8k"].using(answer="marked")
 class Correctness:
     """Scores the answers of trajectories.
 
-    The first available source sets the value: the verdict that the caller passes, the custom function, the reward
-    service, the simulated user's verdict (only with `scorer: auto`), the scorer. A scorer gives 0 to a missing answer.
+    The value comes from the first available source: the verdict that the caller passes, the custom function, the reward
+    service, the simulated user's verdict (only with `scorer: auto`) or the scorer. Without an answer, scorers return 0.
 
     Args:
         settings: the reward's settings.
-        key: the configuration key of the settings, for messages.
-        api: the component that calls the service of `reward_api`.
+        key: the configuration key of the settings, used in messages.
+        api: the component that calls the reward service set in `reward_api`.
 
     Attributes:
         nothing: whether the `scorer: none` setting turns off the scoring of answers.
         logs: see `Component.logs`.
         custom: see `Reward`.
-        fusion: the server that the `code` scorer runs programs on; None means this machine's sandbox.
+        fusion: the server on which the `code` scorer runs programs; None means this machine's sandbox.
 
     Raises:
         ConfigError: the scorer does not exist, or both a scorer and `reward_api` are set.

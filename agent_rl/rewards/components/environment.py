@@ -1,4 +1,4 @@
-"""`environment`: one part of the reward that the row's environment has computed."""
+"""`environment`: a component for one part of the reward that the row's environment computed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class EnvironmentConfig(ComponentConfig):
     """Selects a part of the environment's reward."""
 
     part: str | None = None
-    """Name of the part in the result of `get_reward`; null means the name of the component."""
+    """Name of the part in the result of `get_reward`; null means the component's own name."""
     optional: bool = False
-    """Whether a missing part counts as 0 in a trajectory that has other parts."""
+    """Whether a missing part has the value 0 if the trajectory has other parts."""
 
 
 class EnvironmentPart(Component, kind="environment"):

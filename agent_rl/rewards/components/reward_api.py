@@ -6,8 +6,8 @@
         config: {url: "http://host:8080/get_reward2", token_env: REWARD_TOKEN, logs: [correctness, helpful]}
 
 The component sends `{"trajectory": ...}`, and the service answers `{"score": 0.5, "components": {...}, "logged":
-{...}}` or `{"unscored": true, "error": "why"}`. Requests are retried while the service is down, so it may be restarted
-during a run. A retry may make the service measure a trajectory twice; only one of the values is used.
+{...}}` or `{"unscored": true, "error": "why"}`. Requests are retried while the service is down, so the service may be
+restarted during a run. A retry may make the service measure a trajectory twice; only one of the values is used.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from agent_rl.work.concurrency import PerLoop
 
 TOKEN_ENV = "AGENT_RL_REWARD_TOKEN"
 _WRONG_SETTINGS = (401, 403, 404, 405)
-"""Statuses that mean a wrong token or path, if the service has not answered any request yet."""
-_MAX_EXCERPT = 500  # characters of the service's error that our error quotes
-_ANY_NUMBER = 10_000  # attempts; the timeouts limit a request instead
+"""HTTP statuses that mean a wrong token or path if the service has not answered any request yet."""
+_MAX_EXCERPT = 500  # maximum number of characters that an error quotes from the service's error
+_ANY_NUMBER = 10_000  # practically unlimited attempts, because the timeouts limit a request
 _BREAKER = BreakerConfig(failures=3, cooldown_s=1.0)
-"""The circuit opens after several failures, so one trajectory that the service cannot measure does not stop the
-others."""
+"""The circuit opens only after several failures, so that one trajectory that the service cannot measure does not block
+the other trajectories."""
 
 
 class RewardApiConfig(ComponentConfig):
@@ -47,9 +47,9 @@ class RewardApiConfig(ComponentConfig):
     url: HttpUrl
     """Address of the service's endpoint, for example `http://host:8080/get_reward2`."""
     token_env: str | None = None
-    """Environment variable with the service's token, set on all workers; null means AGENT_RL_REWARD_TOKEN, if set."""
+    """Environment variable with the service's token, on every worker; null means AGENT_RL_REWARD_TOKEN, if set."""
     logs: tuple[str, ...] = ()
-    """Names of the service's numbers to log; every answer must contain them. The trace stores every number sent."""
+    """Names of the numbers to log, which every answer must contain. The trace stores all numbers of an answer."""
     timeout_s: float = Field(default=120.0, gt=0)
     """Timeout of one attempt, in seconds."""
     patience_s: float = Field(default=60.0, ge=0)
@@ -62,7 +62,7 @@ class RewardApiConfig(ComponentConfig):
 
 
 class RewardApi(Component, kind="reward_api"):
-    """Sends each trajectory to the service.
+    """Requests the value of each trajectory from the reward service.
 
     If the service rejects the path or the token before its first answer, a configuration error stops the run.
     """
@@ -89,7 +89,7 @@ class RewardApi(Component, kind="reward_api"):
         self._answered = False
 
     async def reach(self) -> None:
-        """Check that the service answers, with any HTTP status."""
+        """Check that the service answers a request, whatever the HTTP status."""
         try:
             await self._remote.request("GET", self._url)
         except RemoteError as error:
@@ -122,11 +122,11 @@ class RewardApi(Component, kind="reward_api"):
         problem = f"{response.host} answered with {self._remote.problem(response)}"
         if response.status in _WRONG_SETTINGS and not self._answered:
             key = "token_env" if response.status in (401, 403) else "url"
-            raise ConfigError(f"agent_rl.reward ({self.name}): {key}", problem, "Compare it with the service's setting")
+            raise ConfigError(f"agent_rl.reward ({self.name}): {key}", problem, "Correct the key, or fix the service")
         raise UnscoredError(problem)
 
     def _value(self, answer: Any) -> Value:
-        """Return the value in an answer.
+        """Return the value in the service's answer.
 
         Raises:
             UnscoredError: the service could not score the trajectory.
@@ -145,7 +145,7 @@ class RewardApi(Component, kind="reward_api"):
         numbers = {name: float(value) for name, value in fields.items() if _is_number(value)}
         if missing := [name for name in self.logs if name not in numbers]:
             available = ", ".join(numbers) or "none"
-            raise ValueError(f"the answer lacks {', '.join(missing)} (see logs); its numbers: {available}")
+            raise ValueError(f"the answer lacks {', '.join(missing)} (see logs); it has the numbers {available}")
         notes = {**_mapping(answer.get("notes")), "numbers": numbers}
         return Value(float(score), {name: numbers[name] for name in self.logs}, notes)
 

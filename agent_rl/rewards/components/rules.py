@@ -1,4 +1,4 @@
-"""`rules` and `tags`: components that check the wording and format of a text.
+"""`rules` and `tags`: components that check the wording and format of text.
 
     components:
       policy:

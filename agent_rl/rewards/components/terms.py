@@ -42,7 +42,7 @@ def charged_calls(trajectory: Trajectory) -> int:
 
 
 def format_term(trajectory: Trajectory, settings: FormatSettings) -> float:
-    """Return `-1 / turns` for each malformed turn, in total at least -1; `turns` is a setting."""
+    """Return `-1 / turns` for each malformed turn, where `turns` is a setting; the total is at least -1."""
     return -min(1.0, trajectory.malformed_turns / settings.turns) + 0.0
 
 
@@ -62,7 +62,7 @@ def overlong_limit(settings: OverlongSettings, max_response_tokens: int | None) 
     """Check the settings of the overlong penalty, and return the limit on response tokens that it uses.
 
     Raises:
-        ConfigError: the penalty is on without a limit, or its buffer is longer than the limit.
+        ConfigError: the penalty is set without a token limit, or its buffer is longer than the limit.
     """
     if not settings.penalty:
         return max_response_tokens or 1

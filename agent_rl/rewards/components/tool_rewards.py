@@ -15,7 +15,7 @@ class ToolRewardsConfig(ComponentConfig):
     """Selects the step rewards that enter the sum."""
 
     tools: tuple[str, ...] | None = None
-    """Names of tools, with wildcards. Null means all tools and `Turn.notes["reward"]`, set by a loop or a hook."""
+    """Names of tools to include, with wildcards. Null means all tools, plus `Turn.notes["reward"]` (loops, hooks)."""
     repeats: bool = False
     """Whether a positive reward counts again for a repeated call; negative rewards always count."""
 
@@ -41,7 +41,7 @@ class ToolRewards(Component, kind="tool_rewards"):
         return Value(math.fsum(values), notes={"rewards": values}, per_turn=per_turn)
 
     def _rewards(self, trajectory: Trajectory) -> list[tuple[int, str, object]]:
-        """Return the step rewards that enter the sum, with their turns (from 1) and the locations that errors name."""
+        """Return the turn (from 1), the location for errors, and the value of each reward that enters the sum."""
         config, calls, rewards = self.config, set[str](), list[tuple[int, str, object]]()
         for number, turn in enumerate(trajectory.turns, start=1):
             for call, result in zip(turn.calls, turn.results, strict=False):

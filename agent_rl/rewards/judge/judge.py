@@ -48,20 +48,20 @@ class Criterion(ComponentConfig):
     """Weight of the criterion in the value, relative to the weights of the other criteria."""
 
 
-_RUBRIC = "List the criteria, each with name, description and weight"
+_RUBRIC = "List the criteria, each with a name, a description and a weight"
 
 
 class JudgeConfig(PanelConfig):
     """The `config` of a component of kind `judge`."""
 
     mode: Literal["pointwise", "reference", "rubric"] = "pointwise"
-    """Judge's task; pointwise: one score; reference: one score by the ground truth; rubric: one score per criterion."""
+    """The verdict: one score, one score based on the ground truth (reference), or one score per criterion (rubric)."""
     scale: tuple[float, float] = (0.0, 10.0)
-    """Worst and best score; on a scale wider than 1, the judge must give whole numbers."""
+    """Worst and best score; the judge returns whole numbers if both ends are whole and the scale is wider than 1."""
     rubric: str | list[Any] | None = None
     """Criteria, or a YAML file that lists them; if null, each row has its own criteria in `extra_info.rubric`."""
     aggregate: Literal["mean", "median", "majority"] = "mean"
-    """How votes are combined; majority: the most frequent score, or the mean of equally frequent scores."""
+    """How votes are combined; `majority` is the most frequent score, or the mean of equally frequent scores."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> JudgeConfig:
@@ -99,7 +99,7 @@ class Judge(Component, kind="judge"):
 
         Raises:
             UnscoredError: there are too few verdicts, or the row lacks the ground truth or rubric that the mode needs.
-            ConfigError: the endpoint will not answer any request.
+            ConfigError: the endpoint rejects the API key, or has no such address or model.
         """
         criteria, ballot = self._rubric_of(trajectory), Ballot()
         verdicts = await self.panel.ask(self._question(with_judge_prompt(trajectory, self.name), criteria), ballot)
@@ -141,7 +141,7 @@ def _scale(config: JudgeConfig, template: PromptTemplate, key: str) -> tuple[flo
     """
     own = scale_of(template.template) if isinstance(template, ClassTemplate) else None
     if own is not None and "scale" in config.model_fields_set and own != config.scale:
-        problem = f"it is {list(config.scale)}, but the scores of {config.template} range from {own[0]:g} to {own[1]:g}"
+        problem = f"the scale is {list(config.scale)}, but {config.template} scores from {own[0]:g} to {own[1]:g}"
         raise ConfigError(f"{key}.scale", problem, "Remove the key")
     return own or config.scale
 
@@ -155,7 +155,7 @@ def read_rubric(data: Any, place: Place) -> list[Criterion]:
     """Convert a list of mappings to the criteria of a rubric.
 
     Raises:
-        ConfigError: the data is not a rubric, or a name occurs twice.
+        ConfigError: the data is not a rubric, or two criteria have the same name.
     """
     if not isinstance(data, list) or not data:
         raise place.error(f"expected a list of criteria, got {data!r:.80}", _RUBRIC)

@@ -2,7 +2,7 @@
 
     template: my/template.py:Helpfulness        # a setting of a judge, a pairwise judge, or a reward model
 
-A prompt template is a class that writes the prompts of a judge model, both in its training and when it judges. The
+A prompt template is a class that writes the prompts of a judge model, both for its training and for its verdicts. The
 prompt asks for thoughts, unless the request's `chat_template_kwargs.enable_thinking` already does so.
 """
 
@@ -20,7 +20,7 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 
 KINDS = {"score": "pointwise", "preference": "pairwise", "scores": "rubric"}
-"""Kind of a template, by the field of its verdict."""
+"""Kinds of prompt templates, by the name of the verdict's field."""
 
 
 class PointwiseTemplate(BasePromptTemplate):
@@ -68,15 +68,15 @@ def find_template(name: str, key: str = "template", *fields: str) -> type[BasePr
 
     Args:
         name: `pointwise`, `pairwise`, `rubric`, or a class as `package.module.Name` or `path/to/file.py:Name`.
-        key: the configuration key of the name, for errors.
-        fields: names of fields; the verdict must have at least one of them; if empty, any verdict is accepted.
+        key: the configuration key of the name, used in errors.
+        fields: names of fields, at least one of which the verdict must have; without names, any verdict is accepted.
 
     Raises:
         ConfigError: the template does not exist, or its verdict has none of the fields.
     """
     template = TEMPLATES.get(name) or find_object(name, Place(key), known=TEMPLATES)
     if not (isinstance(template, type) and issubclass(template, BasePromptTemplate)):
-        remedy = f"Derive it from BasePromptTemplate. {did_you_mean(name, TEMPLATES)}"
+        remedy = f"Derive the class from BasePromptTemplate. {did_you_mean(name, TEMPLATES)}"
         raise ConfigError(key, f"{name!r} is not a prompt template", remedy)
     if fields and not set(fields) & template.model_fields.keys():
         problem = f"the verdict of {name} has only the fields {', '.join(template.model_fields)}"
@@ -93,7 +93,7 @@ def kind_of(template: type[BasePromptTemplate]) -> str:
     for field, kind in KINDS.items():
         if field in template.model_fields:
             return kind
-    problem = f"it has only the fields {', '.join(template.model_fields)}"
+    problem = f"its verdict has only the fields {', '.join(template.model_fields)}"
     raise ConfigError(f"template {template.__name__}", problem, f"Add one of the fields {', '.join(KINDS)}")
 
 
@@ -106,7 +106,7 @@ def scale_of(template: type[BasePromptTemplate]) -> tuple[float, float] | None:
 
 
 def names_a_class(template: str | None) -> TypeGuard[str]:
-    """Whether the configuration's `template` is a class rather than a file."""
+    """Whether the configuration's `template` names a class rather than a file."""
     if template is None or template.endswith((".md", ".txt")):
         return False
     return ".py:" in template or ("/" not in template and "." in template)

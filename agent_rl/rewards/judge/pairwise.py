@@ -8,9 +8,9 @@
           model: Qwen/Qwen3-32B
           pairs: round_robin           # or all
 
-The judge sees every pair in both orders; if its verdict depends on the order, the pair is a tie. Equal answers count as
-a tie, without a request. A pair without a verdict is skipped; a trajectory without any judged pair is unscored. Values
-range from 0 to 1 (0.5 for a single trajectory), and rank only trajectories of the same prompt.
+The judge sees every pair in both orders; if its verdict depends on the order, the pair is a tie. Equal answers are a
+tie, and are not sent to the judge. A pair without a verdict is skipped; a trajectory without any judged pair is
+unscored. Values range from 0 to 1 (0.5 for a single trajectory), and rank only trajectories of the same prompt.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PairwiseJudgeConfig(PanelConfig):
     """The `config` of a component of kind `pairwise_judge`."""
 
     pairs: Scheme = "all"
-    """Pairs to compare: for n trajectories, `all` makes n (n - 1) / 2, `round_robin` makes n * opponents / 2."""
+    """Pairs of n trajectories to compare: n (n - 1) / 2 pairs for `all`, n * opponents / 2 for `round_robin`."""
     opponents: int = Field(default=4, ge=1)
     """Number of opponents per trajectory in a `round_robin`; an odd number is rounded up."""
     swap: bool = True
@@ -57,12 +57,12 @@ class _Match:
     points: float | None = None
     """Points of the pair's first sample; None means that a verdict is missing."""
     contradicted: bool = False
-    """Whether the verdicts in the two orders differ."""
+    """Whether the verdicts on the two orders of the pair contradict each other."""
     problem: UnscoredError | None = None
 
 
 class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
-    """Compares two trajectories at a time.
+    """Compares the trajectories of one prompt, two at a time.
 
     Raises:
         ConfigError: the API key, the template or the cache file cannot be used.
@@ -81,10 +81,10 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         await self.panel.reach()
 
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
-        """Return the values of a group, from 0 to 1, or an `UnscoredError` for a trajectory without a comparison.
+        """Return each trajectory's value, from 0 to 1, or an `UnscoredError` if no comparison of it succeeded.
 
         Raises:
-            ConfigError: the endpoint will not answer any request.
+            ConfigError: the endpoint rejects the API key, or has no such address or model.
         """
         config = self.config
         if len(group) == 1:
@@ -103,7 +103,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         if self._texts(one) != self._texts(other):
             orders = [(one, other), (other, one)] if self.config.swap else [(one, other)]
             requests = (self._ask(*order, match.ballot) for order in orders)
-            results = await asyncio.gather(*requests, return_exceptions=True)  # waits for both, to count their cost
+            results = await asyncio.gather(*requests, return_exceptions=True)  # counts both costs even after an error
             for result in results:
                 if isinstance(result, UnscoredError):
                     match.problem = result
@@ -115,13 +115,13 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         match.points = 0.5 if match.contradicted else points[0]
 
     async def _ask(self, first: Trajectory, second: Trajectory, ballot: Ballot) -> float:
-        """Return the first trajectory's points in one order, by majority vote."""
+        """Return the first trajectory's points against the second trajectory, by majority vote."""
         verdicts = await self.panel.ask(Question(FORM, (first, second), self.config.max_chars), ballot)
         average = mean(POINTS[vote.winner] for vote in verdicts)
         return 1.0 if average > 0.5 else 0.0 if average < 0.5 else 0.5
 
     def _texts(self, trajectory: Trajectory) -> dict[str, str]:
-        """Return the texts of a trajectory that the judge would see if the trajectory were both A and B."""
+        """Return the texts that the judge would see if this trajectory were both A and B."""
         return self.panel.template.values(Question(FORM, (trajectory, trajectory), self.config.max_chars), Fence(""))
 
 
@@ -131,7 +131,7 @@ def _value(matches: Sequence[_Match], at: int, value: float | None) -> Value | E
         problem = next((match.problem for match in reversed(matches) if match.problem), "no pair was compared")
         return UnscoredError(f"no comparison succeeded: {problem}")
     played = [(match, match.points) for match in matches if match.points is not None]
-    # Half of a pair's cost goes to each of its trajectories, so that the sum over a batch is the total cost.
+    # Each trajectory is charged half the cost of its pairs, so that the sum over a batch is the total cost.
     logged = {name: sum(getattr(match.ballot, name, 0) for match in matches) / 2 for name in LOGS}
     contradicted = sum(match.contradicted for match, _ in played)
     logged |= {"pairs": float(len(played)), "disagreement": contradicted / len(played)}

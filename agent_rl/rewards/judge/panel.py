@@ -1,7 +1,7 @@
-"""`Panel`: requests several votes from one LLM judge on a question, and checks the quorum.
+"""`Panel`: requests several votes on a question from one LLM judge, and checks whether they reach the quorum.
 
-If a reply has no usable verdict, it is requested again with another seed, up to `verdict_attempts` times in total; then
-the vote is missing. A question with fewer votes than the quorum is unscored. A cached vote is not requested again.
+If a reply has no usable verdict, another reply is requested with another seed, up to `verdict_attempts` in total; if
+all fail, the vote is missing. A question with fewer votes than the quorum is unscored. Cached votes are not requested.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class PanelConfig(EndpointConfig):
     """The endpoint of a judge, and the number of votes and attempts."""
 
     temperature: float | None = Field(default=0.6, ge=0)
-    """Sampling temperature; null means the server's default. At 0, every seed gives the same reply and verdict."""
+    """Sampling temperature; null means the server's default. At 0, every seed yields the same reply and verdict."""
     max_tokens: int = Field(default=1024, ge=1)
     """Maximum number of tokens per reply, including thoughts."""
     seed: int = Field(default=0, ge=0)
     """Seed of the first vote."""
     json_mode: Literal["auto"] | JsonMode = "auto"
-    """How JSON is requested. auto: with the schema, or as any JSON object if the server rejects the schema, or only in
-    the prompt if the server rejects that too. A rejected mode is not tried again."""
+    """How JSON is requested. `auto` tries the schema, then any JSON object, and finally only the prompt's instruction;
+    a mode that the server rejects is not tried again."""
     body: dict[str, Any] = Field(default_factory=dict)
     """Additional fields of the request; null removes a default field."""
     timeout_s: float = Field(default=60.0, gt=0)
@@ -43,7 +43,7 @@ class PanelConfig(EndpointConfig):
     votes: int = Field(default=1, ge=1, le=99)
     """Number of votes per question, each with a different seed."""
     quorum: int | None = Field(default=None, ge=1)
-    """Minimum number of votes; null means more than half of `votes`."""
+    """Minimum number of successful votes per question; null means more than half of `votes`."""
     verdict_attempts: int = Field(default=3, ge=1)
     """Maximum number of replies to request per vote, each with another seed, until a reply contains a verdict."""
     cache: bool = True
@@ -81,11 +81,11 @@ class Ballot:
 
 
 class Panel:
-    """Requests one model's votes.
+    """Requests votes from one judge model.
 
     Args:
         config: see `PanelConfig`.
-        key: the configuration key of `config`, for errors.
+        key: the configuration key of `config`, used in errors.
         mode: see `load_template`.
 
     Raises:
@@ -110,11 +110,11 @@ class Panel:
 
         Args:
             question: the material to judge, and the form of the verdict.
-            ballot: the votes and their cost are added to it.
+            ballot: the object to which the votes and their cost are added.
 
         Raises:
             UnscoredError: there are fewer votes than the quorum.
-            ConfigError: the endpoint will not answer any request.
+            ConfigError: the endpoint rejects the API key, or has no such address or model.
         """
         async with self.client:
             votes = (self._vote(question, number, ballot) for number in range(self.config.votes))

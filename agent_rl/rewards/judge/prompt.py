@@ -1,8 +1,8 @@
-"""`PromptTemplate`: writes a judge's prompt and reads its verdict, with a template file or with a class.
+"""`PromptTemplate`: writes a judge's prompt and reads its verdict, using a template file or a class.
 
 A file contains one or two messages: the system message follows a `[system]` line, the user message a `[user]` line.
 `{name}` is a placeholder, and `{{name}}` is the literal text `{name}`. An instruction against prompt injection and the
-form of the verdict are added to every file. A class (`agent_rl.rewards.judge.kinds`) writes the whole prompt itself.
+form of the verdict are added to the file's text. A class (`agent_rl.rewards.judge.kinds`) writes the whole prompt.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Question:
 
 @dataclass(frozen=True)
 class FileTemplate:
-    """A prompt from a file with placeholders; the reply is JSON."""
+    """A prompt template from a file with placeholders; the judge's reply is JSON."""
 
     system: str
     user: str
     names: frozenset[str]
     """The placeholders in the file."""
     in_json: ClassVar[bool] = True
-    """Whether the reply must be JSON that follows the form's schema."""
+    """Whether the reply must be JSON that follows the schema of the verdict's form."""
 
     def values(self, question: Question, fence: Fence) -> dict[str, str]:
         """Return the placeholders' values by name.
@@ -90,7 +90,7 @@ class FileTemplate:
 
 @dataclass(frozen=True)
 class ClassTemplate:
-    """A prompt from the class that was used to train the judge; the reply has tags."""
+    """A prompt template from the class that was used to train the judge; the judge's reply contains tags."""
 
     template: type[BasePromptTemplate]
     chat_thinks: bool
@@ -98,7 +98,7 @@ class ClassTemplate:
     in_json: ClassVar[bool] = False
 
     def values(self, question: Question, fence: Fence) -> dict[str, str]:
-        """Return the judged answers by number, from 0."""
+        """Return the judged answers, by their numbers from 0."""
         return {str(at): cut(_answer(item), question.max_chars) for at, item in enumerate(question.trajectories)}
 
     def render(self, question: Question, fence: Fence) -> list[dict[str, str]]:
@@ -134,17 +134,17 @@ _MODES: dict[str, tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = {
     "rubric": ("scores", _SINGLE, [("answer", "transcript"), ("rubric",)]),
     "pairwise": ("preference", _PAIR, [("answer_a", "transcript_a"), ("answer_b", "transcript_b")]),
 }
-"""Per mode: the field that a class's verdict must have, the placeholders that a file may contain, and groups of
+"""For each mode: the field that a class's verdict must have, the placeholders that a file may contain, and groups of
 placeholders. A file must contain at least one placeholder of every group."""
 
 
 def load_template(name: str | None, mode: str, key: str, body: Mapping[str, Any]) -> PromptTemplate:
-    """Load a configuration's template.
+    """Load the prompt template that a configuration selects.
 
     Args:
         name: the user's file or class; None means the built-in file of the mode.
         mode: a mode of `JudgeConfig`, or `pairwise`.
-        key: the configuration key of the name, for errors.
+        key: the configuration key of the name, used in errors.
         body: fields of the requests, which may make the chat template ask for thoughts.
 
     Raises:
@@ -213,7 +213,7 @@ def shown(name: str, trajectory: Trajectory, fence: Fence, limit: int) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the text; the middle of a text with more than `limit` characters is left out."""
+    """Return the text, without its middle if it has more than `limit` characters."""
     if len(text) <= limit:
         return text
     head, tail = text[: limit - limit // 2], text[len(text) - limit // 2 :]
@@ -245,7 +245,7 @@ def _parts(trajectory: Trajectory, suffix: str) -> list[tuple[str, str]]:
     for number, turn in enumerate(trajectory.turns, 1):
         place = f"turn {number}{suffix}"
         parts.append((place, turn.text))
-        calls = [call for call in turn.calls if call.name not in turn.text]  # in text formats, calls are in the text
+        calls = [call for call in turn.calls if call.name not in turn.text]  # a text format's calls are in `turn.text`
         parts += [(f"call in {place}", f"{call.name} {_json(call.arguments)}") for call in calls]
         results = [f"{result.name} ({result.status.value}): {result.text}" for result in turn.results]
         if not results and turn.observation is not None:

@@ -7,8 +7,8 @@ r"""`BasePromptTemplate`: the prompt of a judge model and the form of its verdic
     Helpfulness.parse("<think>It is right.</think>\n<score>4</score>").score  # 4
 
 The fields are the verdict: `schema` explains them to the model, `parse` reads a verdict (`agent_rl.rewards.judge.reply`
-describes how) and `render` writes one, so that `parse(render(x)) == x`. Subclasses may override `format`, and every
-placeholder of `RewardModule.format` may be one of its parameters.
+describes how) and `render` writes one, so that `parse(render(x)) == x`. Subclasses may override `format`, whose
+parameters may be any placeholders of `RewardModule.format`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agent_rl.rewards.judge.verdict import VerdictError, checked_verdict
 
 T = TypeVar("T", bound="BasePromptTemplate")
 _MOST = 400
-"""Maximum number of characters of a problem that an error quotes."""
+"""Maximum number of characters that a `VerdictError` quotes from another error."""
 
 
 class BasePromptTemplate(BaseModel):
@@ -36,7 +36,7 @@ class BasePromptTemplate(BaseModel):
     model_config = ConfigDict(str_strip_whitespace=True, allow_inf_nan=False, extra="ignore", frozen=True)
 
     desc: ClassVar[str] = "Judge how well the answer serves the query. Judge what is there, not how it is presented."
-    """The task that `ask` passes to `format`, unless the caller passes another."""
+    """The task that `ask` passes to `format`, unless the caller passes another task."""
     examples: ClassVar[Sequence[str]] = ()
     """The worked examples that `ask` passes to `format`, unless the caller passes other examples."""
     note: ClassVar[str] = "End with these tags, and write nothing after them:"
@@ -90,7 +90,7 @@ class BasePromptTemplate(BaseModel):
     def ask(cls, query: str, answers: Sequence[str], **more: Any) -> str:
         """Return the prompt for some answers, by calling `format` with the arguments that it accepts.
 
-        Control tokens of chat templates in the texts are broken up, so that an answer cannot end its message.
+        Chat-template control tokens in the texts are broken up, so that an answer cannot end the prompt's message.
 
         Args:
             query: the question that was answered.
@@ -112,7 +112,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def read(cls: type[T], text: str, judged: str = "") -> T:
-        """Return the verdict in a reply, using `parse`; a subclass's own `parse` gets only the text.
+        """Return the verdict in a reply, using `parse`; a subclass's own `parse` receives only the text.
 
         Raises:
             VerdictError: the reply has no usable verdict.
@@ -143,7 +143,7 @@ class BasePromptTemplate(BaseModel):
         """Return the text of each field in a reply; a subclass may use this in its own `parse`.
 
         Raises:
-            VerdictError: the reply has no field, or a field with two values.
+            VerdictError: the reply contains none of the fields, or two different values for a field.
         """
         thoughts, body = reply.split_thoughts(text)
         fields = reply.read_fields(body, cls._verdict_tags(), judged)
@@ -155,7 +155,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def render(cls, values: BasePromptTemplate | Mapping[str, Any]) -> str:
-        """Return a verdict in the form in which a model should write it; empty thoughts are left out.
+        """Return a verdict as a model should write it, without empty thoughts.
 
         Raises:
             ValidationError: the values are not a verdict of this form.
@@ -176,7 +176,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def is_strict(cls, text: str) -> bool:
-        """Whether only the tags of a verdict follow the thoughts in a reply."""
+        """Whether nothing but the tags of a verdict follows the thoughts in a reply."""
         try:
             fields = reply.is_strict(reply.split_thoughts(text)[1], cls._verdict_tags())
             return fields is not None and bool(cls._verdict(fields))
@@ -191,7 +191,7 @@ class BasePromptTemplate(BaseModel):
     def _value(cls, tag: str, text: str) -> Any:
         """Return the value of a tag's text, which is parsed as JSON unless the field is a string.
 
-        A boolean stays a string, because pydantic would accept it as a number.
+        A JSON boolean is returned as text, because pydantic would accept a boolean as a number.
         """
         text = reply.unescaped(text)
         if tag not in cls.model_fields or _is_text(cls.model_fields[tag]):

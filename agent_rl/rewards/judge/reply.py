@@ -5,7 +5,7 @@
     </think>
     <score>2</score>
 
-If only tags follow the thoughts, these tags are the verdict. If other text follows, a tag counts if it starts its line
+If only tags follow the thoughts, these tags are the verdict. Amid other text, a tag counts only if it starts its line
 (words such as `Verdict:` may precede it) and is not also in the judged text, which the model may have quoted. A code
 fence around the tags, a missing end tag at the end, a JSON object and a last line `score: 2` are accepted too. If no
 field has a value, or a field has two different values, there is no verdict. Thoughts end with the last `</think>` and
@@ -104,7 +104,7 @@ def _either(names: Collection[str]) -> str:
 
 
 def _tags(body: str, names: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, value and text of each tag that starts a line; without an end tag, the value is the remaining
+    """Yield the name, value and text of each tag that starts a line; if a tag is not closed, its value is the remaining
     text.
     """
     for match in re.finditer(rf"<({_either(names)})>", body, re.IGNORECASE):

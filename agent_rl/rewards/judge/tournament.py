@@ -1,4 +1,4 @@
-"""Tournaments: select the pairs of a group to compare, and rank the trajectories by the results."""
+"""Selects the pairs of a group's trajectories to compare, and ranks the trajectories by the results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pairs_of(scheme: Scheme, players: int, *, opponents: int = 4) -> list[Pair]:
     """Return the pairs to compare.
 
     Args:
-        scheme: `all`: every pair; `round_robin`: each player meets about `opponents` of its neighbours on a ring.
+        scheme: `all` for every pair, or `round_robin`, in which a player meets about `opponents` neighbors on a ring.
         players: number of players.
         opponents: number of opponents per player in a `round_robin`, rounded up to an even number.
     """

@@ -1,8 +1,8 @@
 """Defines the forms of judges' verdicts, and finds a verdict as JSON in a reply.
 
 If the server can enforce a schema, the whole reply is JSON. Otherwise, the last JSON object that is a verdict is used,
-even in a code block or between other words. An object that is also in the judged text may be a quotation and is
-ignored. A judge that writes more than the object can add the request's code to it, which a quotation cannot contain.
+even if it is in a code block or between other words. An object that is also in the judged text may be a quotation and
+is ignored. A judge that writes more than the object can add the request's code, which a quotation cannot contain.
 Values are neither guessed nor clamped: a score out of range, a word instead of a number or a missing criterion raises a
 `VerdictError`. The json-repair library is not used, because it completes broken JSON. A prompt template that is a class
 reads tags (`agent_rl.rewards.judge.reply`); `VerdictForm.of` converts its verdict.
@@ -31,12 +31,12 @@ SWAPPED: dict[str, Winner] = {"A": "B", "B": "A", "tie": "tie"}
 MAX_REASON = 600
 """Maximum length of a stored reason, in characters."""
 SCANNED = 16_384
-"""Length of the end of a reply that is searched for a verdict, in characters, unless the whole reply is a verdict."""
+"""Number of characters at the end of a reply that are searched for a verdict, unless the whole reply is a verdict."""
 _MOST_OBJECTS = 1_000
 """Maximum number of braces at which the search tries to parse an object."""
 _DEEP = 500
 """Number of characters to skip after an object that is nested too deeply for the parser."""
-_SPACE = re.compile(r"[\s|\\]+")  # a fence puts a bar before each line, and JSON in JSON contains backslashes
+_SPACE = re.compile(r"[\s|\\]+")  # a fence puts a bar before each line, and JSON inside JSON contains backslashes
 _CODE = "code"
 FENCED = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
@@ -47,13 +47,13 @@ class VerdictError(ValueError):
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, bool):  # pydantic would accept it as a number
+    if isinstance(value, bool):  # pydantic would accept a boolean as a number
         raise ValueError("true and false are not numbers")
     return value
 
 
 def winner(value: Any) -> Any:
-    """Normalize the name of a winner: `response a` and `answer a` become A, in any case."""
+    """Normalize the name of a winner: `response a` and `answer a` become A, regardless of case."""
     text = value.strip().lower().removeprefix("response ").removeprefix("answer ") if isinstance(value, str) else value
     return {"a": "A", "b": "B"}.get(text, text) if isinstance(text, str) else text
 
@@ -183,7 +183,7 @@ def pair_form() -> VerdictForm:
 
 
 def _scale(low: float, high: float) -> tuple[Any, dict[str, Any], str]:
-    """Return a score's type, schema and example; on a scale wider than 1, only the type accepts fractions."""
+    """Return a score's type, schema and example; the type accepts fractions even if the schema allows only integers."""
     whole = high - low > 1 and low == int(low) and high == int(high)
     bounds = (int(low), int(high)) if whole else (low, high)
     schema = {"type": "integer" if whole else "number", "minimum": bounds[0], "maximum": bounds[1]}
@@ -197,7 +197,7 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """Return a text that is a JSON object as a dict; return None for any other text."""
+    """Parse a text that is a JSON object; return None for any other text."""
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):

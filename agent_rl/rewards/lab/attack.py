@@ -1,9 +1,9 @@
-"""Attacks a reward: reports which mutations of stored trajectories raise it, how often and by how much.
+"""Attacks a reward: reports which mutations of stored trajectories raise the reward, how often and by how much.
 
-`run_attacks` scores each trajectory with and without the mutation, and compares the two rewards. The lab compares an
-attack that submits several guesses with a policy that submits one of them, in the form with the highest reward: a lucky
-guess is not an exploit, but a higher reward for several guesses at once is an exploit. If a mutated trajectory is
-unscored, or makes a scorer or component raise an error, it has escaped its reward, which is also reported.
+`run_attacks` scores each trajectory with and without a mutation, and compares the two rewards. An attack that submits
+several guesses is compared with a policy that submits a single guess, in the form with the highest reward: a lucky
+guess is not an exploit, but earning more with several guesses is. A mutated trajectory that is unscored, or that makes
+a scorer or component raise an error, has escaped its reward; escapes are reported too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SOLVED = 1.0
 FORMS = ("{}", "\\boxed{{{}}}", "#### {}", "<answer>{}</answer>")
 """The forms in which an honest policy may write an answer."""
 FILLERS = ("7", "42", "none of these", "Paris", "XYZ")
-"""Guesses that are added if the data contains too few."""
+"""Guesses that are added if the data contains too few guesses."""
 MAX_GUESS = 200
 """Maximum number of characters in a guess."""
 
@@ -51,19 +51,19 @@ async def run_attacks(
 
     Args:
         trajectories: the trajectories to attack, with their ground truths.
-        scorer: the reward; it scores a mutation with the rest of its group, in case components compare samples.
+        scorer: the reward, which scores a mutation with the rest of its group if its components compare samples.
         attacks: the attacks by name.
-        tolerance: a reward increase up to this size is ignored, because the scores of judges are noisy.
+        tolerance: the largest reward increase to ignore, because the scores of judges are noisy.
         concurrency: the number of trajectories to attack at the same time.
-        kept: the results of an interrupted run, by the trajectory's number; new results are added to it.
+        kept: the results of an interrupted run, by the trajectory's number; new results are added here.
 
     Returns:
-        JSON data: the numbers of `trajectories`, of `unscored` trajectories, which are not attacked, and of `wrong`
-        trajectories; `ok`: whether no attack raised or escaped the reward; and the outcomes of the `attacks` by name,
-        each with its worst exploit as `example`.
+        JSON data: the counts `trajectories`, `unscored` (these are not attacked) and `wrong`; `ok`, which is true if no
+        attack raised or escaped the reward; and `attacks`, the outcome of each attack by name, with its worst exploit
+        as `example`.
 
     Raises:
-        ConfigError: the scorer raised this error.
+        ConfigError: the reward cannot score any trajectory.
     """
     truths = _truths(trajectories)
     free = asyncio.Semaphore(concurrency)
@@ -145,10 +145,10 @@ class _Target:
     async def _score(self, variant: Trajectory) -> Score | Exception:
         group, position = (self._group.copy(), self._position) if self._scorer.needs_groups else ([variant], 0)
         group[position] = replace(variant, score=None)
-        copies = [replace(sample, info=dict(sample.info)) for sample in group]  # scoring may write to info
+        copies = [replace(sample, info=dict(sample.info)) for sample in group]  # scoring may modify `info`
         try:
             return (await self._scorer.score_group(copies))[position]
-        except UserCodeError as error:  # the attack makes the user's code raise
+        except UserCodeError as error:  # the attack makes the user's code raise an exception
             if variant is self.trajectory:
                 raise
             return error
@@ -156,7 +156,7 @@ class _Target:
     async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> dict[str, Any] | None:
         """Return the exploit if a variant is unscored, or if the variants' mean reward rose, and None otherwise.
 
-        The exploit's `components` are the components whose values rose, with both values. If a variant is unscored,
+        The exploit's `components` are those whose values rose, with their old and new values. If a variant is unscored,
         `after` is None and `error` is set. `answer` is the last turn's text if the attack does not change the answer.
         """
         after, error, example = None, None, variants[0]
@@ -193,8 +193,8 @@ class _Target:
 def attack_table(report: Mapping[str, Any], title: str) -> Table:
     """Create a table with one row per attack, sorted by the highest gain.
 
-    The columns count the attacked trajectories, the raised rewards (also those of wrong answers), and the trajectories
-    that escaped their reward. The gains are computed from the raised rewards.
+    The columns count the attacked trajectories, the raised rewards (in total and of wrong answers), and the
+    trajectories that escaped their reward. The gains are computed from the raised rewards.
     """
     table = Table(title=Text(title), title_justify="left")
     table.add_column("attack", no_wrap=True)
@@ -228,7 +228,7 @@ def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
 
 
 def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
-    """Return the right answer, the trajectory's answer and answers of other rows, or none if no right one is short."""
+    """Return the guesses, the right answer first, or no guesses if the right answer is missing or too long."""
     truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
     if truth is None:
         return []
@@ -237,7 +237,7 @@ def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
     others += [*truths[start : start + 2 * GUESSES], *truths[:GUESSES], *FILLERS]
     guesses = [truth]
     for other in others:
-        if not any(other in guess or guess in other for guess in guesses):  # a guess must not contain another
+        if not any(other in guess or guess in other for guess in guesses):  # a guess must not contain another guess
             guesses.append(other)
     return guesses[:GUESSES] if len(guesses) >= GUESSES else []
 

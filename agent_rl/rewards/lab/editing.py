@@ -1,4 +1,4 @@
-"""Creates edited copies of a trajectory whose text, answer, calls and token counts stay consistent.
+"""Creates edited copies of a trajectory, and keeps their text, answer, calls and token counts consistent.
 
 Token counts are estimates, which assume that new text has as many tokens per character as the trajectory's turns.
 """
@@ -18,7 +18,7 @@ def answered(trajectory: Trajectory) -> bool:
 
 
 def with_answer(trajectory: Trajectory, answer: str) -> Trajectory:
-    """Return a copy with another answer in the last turn's text, in the call that submitted it, and as `answer`.
+    """Return a copy of a trajectory with another answer, in the last turn's text, the submitting call and `answer`.
 
     Args:
         trajectory: a trajectory for which `answered` is true.
@@ -36,13 +36,13 @@ def with_answer(trajectory: Trajectory, answer: str) -> Trajectory:
 
 
 def with_thought(trajectory: Trajectory, thought: str) -> Trajectory:
-    """Return a copy with `thought` at the start of the last turn, and the same answer and calls."""
+    """Return a copy of a trajectory with `thought` at the start of the last turn, and the same answer and calls."""
     last = trajectory.turns[-1]
     return _with_last(trajectory, replace(last, text=f"{thought}\n{last.text}"))
 
 
 def with_turns(trajectory: Trajectory, turns: list[Turn]) -> Trajectory:
-    """Return a copy with other turns."""
+    """Return a copy of a trajectory with these turns."""
     after = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in turns)
     before = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in trajectory.turns)
     return replace(

@@ -22,7 +22,7 @@ from agent_rl.work.store import Pieces
 
 
 def read_trajectories(path: Path, limit: int | None = None) -> list[Trajectory]:
-    """Read a file of trajectories from `agent_rl.trace.path` or `agent-rl eval`; skip an incomplete last line.
+    """Read trajectories from a trace (`agent_rl.trace.path`) or an `agent-rl eval` file; skip an incomplete last line.
 
     Raises:
         ConfigError: the file cannot be read, or contains no trajectories.
@@ -37,7 +37,7 @@ def group_key(trajectory: Trajectory) -> tuple[str, str, str]:
     """Return the key of a trajectory's group, which all trajectories of one prompt in one step share.
 
     In training and evaluation, a trajectory's id is its prompt's id, an underscore and a number. If an id has another
-    form, the key uses the index of the row; a trajectory without an index forms its own group.
+    form, the key contains the row's index; a trajectory without an index forms its own group.
     """
     info = trajectory.info
     prompt, _, number = trajectory.id.rpartition("_")
@@ -47,7 +47,7 @@ def group_key(trajectory: Trajectory) -> tuple[str, str, str]:
 
 
 def grouped(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
-    """Return the groups, in the order of their first trajectories."""
+    """Group the trajectories, and return the groups in the order of their first trajectories."""
     groups: dict[Any, list[Trajectory]] = {}
     for number, trajectory in enumerate(trajectories):
         key = group_key(trajectory)
@@ -64,13 +64,13 @@ async def score_groups(
         groups: the groups, which are not changed.
         scorer: the reward.
         concurrency: the number of groups to score at the same time.
-        kept: the results of an interrupted run, by the group's number; new results are added to it.
+        kept: the results of an interrupted run, by the group's number; new results are added here.
 
     Returns:
-        Copies of the trajectories, with `score`, or with the reason in `error` if a trajectory is unscored.
+        Copies of the trajectories, each with its `score`, or with the reason in `error` if it is unscored.
 
     Raises:
-        ConfigError: the scorer raised it.
+        ConfigError: the reward cannot score any trajectory.
     """
     free = asyncio.Semaphore(concurrency)
 
@@ -100,7 +100,7 @@ def _with_change(before: Trajectory, change: dict[str, Any]) -> Trajectory:
 
 
 def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-    """Return JSON data: counts, means and deviations for `all` and each data source, and the most frequent errors."""
+    """Return JSON data: counts, means and deviations in total and per data source, and the most frequent errors."""
     sources: dict[str, list[Trajectory]] = {}
     for trajectory in trajectories:
         sources.setdefault(trajectory.data_source, []).append(trajectory)
@@ -113,7 +113,7 @@ def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
 
 
 def summary_table(summary: dict[str, Any], title: str) -> Table:
-    """Create a table with a column for all trajectories, and a column per data source if the data has several."""
+    """Create a table with a column for all trajectories, and a column for each data source if there are several."""
     columns = {"all": summary["all"], **summary["data_sources"]}
     table = Table(title=Text(title), title_justify="left")
     table.add_column("")

@@ -31,7 +31,7 @@ from agent_rl.trajectory import Trajectory
 from agent_rl.work.concurrency import together
 
 TRUNCATED = "truncated"
-"""Key of the logged number of models that read a trajectory cut to `prompt_length` or `response_length`."""
+"""Key of the logged number of models for which a trajectory was cut to `prompt_length` or `response_length`."""
 Combine = Literal["add", "mul", "min", "max", "mean"]
 
 _COMBINED: dict[Combine, Callable[[list[float]], float]] = {"add": math.fsum, "mul": math.prod, "min": min, "max": max}
@@ -49,7 +49,7 @@ class RewardModelConfig(ComponentConfig):
     @classmethod
     def _check_names(cls, value: dict[str, ModelConfig]) -> dict[str, ModelConfig]:
         if TRUNCATED in value:
-            raise ValueError(f"the component itself logs a number as {TRUNCATED!r}; choose another model name")
+            raise ValueError(f"the component logs its own number as {TRUNCATED!r}; choose another model name")
         return value
 
     @model_validator(mode="after")
@@ -84,7 +84,7 @@ class RewardModel(Component, kind="reward_model"):
         """Return the combined score of the models.
 
         Raises:
-            UnscoredError: a model returned no number.
+            UnscoredError: a model returned no usable score.
             ConfigError: the configuration of a model cannot be used.
         """
         scoring = [model.score(with_judge_prompt(trajectory, model.name, self.name)) for model in self._models]

@@ -1,8 +1,8 @@
 """Turns a trajectory into the input of a reward model, and reads the score in a generative model's reply.
 
 A trajectory becomes chat messages, two texts, or a question. The instructions of the agent loop and the descriptions of
-the tools are included if the trajectory's prompt contains them. Observations (tool results, a user's messages) get the
-`user` role, because few reward models' chat templates support any other. A server rejects a conversation that is
+the tools are included if the trajectory's prompt contains them. Observations (tool results, a user's messages) have the
+`user` role, because few reward models' chat templates support other roles. A server rejects a conversation that is
 longer than the model's context, so `fit` cuts it to a number of tokens, counted by the model's tokenizer.
 """
 
@@ -23,7 +23,7 @@ Keep = Literal["head", "tail"]
 
 
 def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], list[ChatMessage]]:
-    """Return the prompt and the response: all turns, or the final answer as one message (empty without an answer)."""
+    """Return the prompt and the response: all turns, or the final answer as one message, which is empty if missing."""
     prompt = [{"role": message.role, "content": encodable(message.content)} for message in trajectory.prompt]
     if shown == "answer":
         return prompt, [{"role": "assistant", "content": encodable(trajectory.answer or "")}]
@@ -84,7 +84,7 @@ def fill_in(template: str, prompt: str, response: str) -> str:
 
 
 def read_score(reply: str) -> float | str:
-    """Return the number after the last `Score:`, or the whole reply as a number; else the reply's end, for an error."""
+    """Return the number after the last `Score:`, or the reply if it is a number; otherwise return the reply's end."""
     text = reply.rpartition(THOUGHTS_END)[2][-_TAIL:]
     numbers = _SCORE.findall(text)
     if not numbers and re.fullmatch(_NUMBER, text.strip()):

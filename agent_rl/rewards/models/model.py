@@ -1,9 +1,9 @@
 r"""`Model` sends requests to one reward model at one address, and converts its replies to numbers.
 
-A *discriminative* model (Bradley-Terry) reads a conversation and returns a number. verl uses the same endpoints:
-`/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model reads a question in a chat and replies with text
+A *discriminative* model (Bradley-Terry) reads a conversation and returns a number. Like verl, `Model` uses SGLang's
+`/v1/embeddings` or vLLM's `/classify` for it. A *generative* model reads a question in a chat and replies with text
 that contains a number. Each trajectory is a separate request, because engines batch concurrent requests themselves. A
-`hooks` file can build the request and read the reply instead; its functions get lists of length 1:
+`hooks` file can build the request and read the reply instead; its functions receive lists of length 1:
 
     def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):   # lists of strings, the model's tokenizer or None
         return [f"{prompt}\n{response}" for prompt, response in zip(text_prompts, text_responses)]
@@ -72,8 +72,8 @@ class ModelConfig(EndpointConfig):
     hooks: str | None = None
     """`path/to/file.py` or `package.module` that defines `rm_preprocess`, `rm_postprocess`, or both."""
     template: str | None = None
-    """The question to a generative model: a text file with `{prompt}`, `{response}` and, around them, `{mark}`; or the
-    prompt template of its training, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null means a built-in question."""
+    """The question to a generative model: a text file in which `{mark}` surrounds `{prompt}` and `{response}`, or the
+    class of its training prompts, `file.py:Name` (`agent_rl.rewards.judge.kinds`). Null means a built-in question."""
     shown: Shown = "conversation"
     """What the model sees after the prompt: all turns with their observations, or only the final answer."""
     temperature: float = Field(default=0.0, ge=0)
@@ -82,19 +82,19 @@ class ModelConfig(EndpointConfig):
     request: dict[str, Any] = Field(default_factory=dict)
     """Additional keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
     prompt_length: int | None = Field(default=None, ge=1)
-    """Maximum number of prompt tokens, by `tokenizer`; a longer prompt is cut, and logged. Null means unlimited."""
+    """Maximum number of prompt tokens for the model; a longer prompt is cut and logged. Null means unlimited."""
     response_length: int | None = Field(default=None, ge=1)
-    """Maximum number of response tokens, by `tokenizer`; a longer response is cut, and logged. Null means unlimited."""
+    """Maximum number of response tokens for the model; a longer response is cut and logged. Null means unlimited."""
     keep: Keep = "tail"
-    """The end of a text that is kept if the text is cut."""
+    """The part of a text to keep if the text is too long: its start (`head`) or its end (`tail`)."""
     range: tuple[float, float] | None = None
-    """Bounds of a score, mapped to 0 and 1; a score outside them is an error. Null means the bounds of the prompt
-    template's score, else 0 to 10 for a generative model without `rm_postprocess`, else no bounds and no mapping."""
+    """Bounds of a score, which are mapped to 0 and 1; a score outside the bounds is an error. Null means the bounds of
+    the prompt template's score, else 0 to 10 for a generative model without `rm_postprocess`, else no bounds."""
 
     @model_validator(mode="after")
     def _check_settings(self) -> ModelConfig:
         if self.range is not None and not self.range[0] < self.range[1]:
-            raise ValueError("range: the first number must be less than the second number; correct them")
+            raise ValueError("range: the first number must be less than the second number; write [lowest, highest]")
         if self.tokenizer is None and self.url is not None and (self.prompt_length or self.response_length):
             raise ValueError("prompt_length and response_length are counted by the model's tokenizer; set tokenizer")
         return self
@@ -105,11 +105,11 @@ class Model:
 
     Args:
         name: the model's key in `models`.
-        key: the model's full configuration key, for error messages.
+        key: the model's full configuration key, used in error messages.
         config: the model's settings.
 
     Raises:
-        ConfigError: the hooks, the template or the API key are missing or cannot be read.
+        ConfigError: the hooks, the template or the API key is missing or cannot be read.
     """
 
     def __init__(self, name: str, key: str, config: ModelConfig) -> None:
@@ -143,14 +143,14 @@ class Model:
                 await client.check()
 
     async def score(self, trajectory: Trajectory) -> tuple[float, bool]:
-        """Return the score, mapped to 0 to 1 if it has bounds, and whether the model read a shortened conversation.
+        """Return the score, scaled to 0 to 1 if it has bounds, and whether the model read a shortened conversation.
 
         Raises:
-            UnscoredError: the model returned no number.
+            UnscoredError: the model returned no usable score.
             ConfigError: the model has no address, or a hook does not return exactly one item.
         """
         if self._client is None:
-            problem = f"the {self.name!r} model has no address, and no training run serves it here"
+            problem = f"the {self.name!r} model has no address, because no training run serves it"
             raise ConfigError(f"{self._key}.url", problem, f"Set the url, or agent_rl.reward.models.{self.name}")
         config, conversation = self.config, messages(trajectory, self.config.shown)
         try:
@@ -164,7 +164,7 @@ class Model:
             return self._map(await self._number(reply)), (prompt, response) != conversation
         except FatalError:
             raise
-        except Exception as error:  # the endpoint or the user's hooks failed, not the trajectory
+        except Exception as error:  # the endpoint or the user's hooks caused the error, not the trajectory
             reason = str(error) if isinstance(error, UnscoredError) else f"{type(error).__name__}: {error}"
             raise UnscoredError(f"reward model {self.name!r}: {reason}") from error
 
@@ -198,7 +198,7 @@ class Model:
         return read_score(reply) if isinstance(self._template, str) else self._template.read(reply).score  # type: ignore[attr-defined]
 
     def _map(self, number: Any) -> float:
-        """Map the number to 0 to 1 if the score has bounds, and reject anything that is not a number within them."""
+        """Scale a score with bounds to 0 to 1, and raise an error for anything but a number within the bounds."""
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise UnscoredError(f"expected a score, got {str(number)[:80]!r}")
         if self._range is None:
@@ -236,8 +236,8 @@ class Model:
     @cached_property
     def _tokenizer(self) -> Any:
         if self.config.tokenizer is None:
-            problem = "the chat template of the model's tokenizer renders its input, but there is no tokenizer"
-            raise ConfigError(f"{self._key}.tokenizer", problem, f"Set its folder, or define {PREPROCESS} in hooks")
+            problem = "the model's input is rendered by its tokenizer's chat template, but no tokenizer is set"
+            raise ConfigError(f"{self._key}.tokenizer", problem, f"Set the tokenizer, or define {PREPROCESS} in hooks")
         from transformers import AutoTokenizer
 
         try:

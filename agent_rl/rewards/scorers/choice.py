@@ -1,9 +1,9 @@
-r"""Scores multiple choice: 1.0 if the answer contains the right letter, else 0.0.
+r"""Scores multiple-choice answers: 1.0 if the answer contains the right letter, else 0.0.
 
 The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the start of a short text: `B`, `(B)`,
 `B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters is wrong. The ground
 truth is a letter, or the index of the choice, starting at 0. If `extra_info["choices"]` lists the choices, the text of
-a choice stands for its letter.
+a choice is accepted as its letter.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def counted_choice(answer: str, number: int = 0) -> str | None:
 
     Args:
         answer: a short text.
-        number: number of choices; 0 if it is unknown, so that "the last option" refers to no choice.
+        number: number of choices, or 0 if unknown; without a number, "the last option" names no choice.
     """
     letters = set()
     for match in _COUNTED.finditer(answer):

@@ -3,12 +3,12 @@
 The program is the last ```python block of the response, or else the last block of any kind, or else the whole text. The
 tests are the ground truth or, if that is empty, `extra_info["test_cases"]`. The tests have one of these forms:
 
-- a form of `agent_rl.sandbox.read_cases`, such as the forms of APPS, TACO, CodeContests and LiveCodeBench in verl's
-  rows; also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
+- a form that `agent_rl.sandbox.read_cases` accepts, such as those of APPS, TACO, CodeContests and LiveCodeBench in
+  verl's rows; also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
 - Python tests with pytest's semantics (`agent_rl.sandbox.grade_by_tests`): a string, `{"functional": ...}`,
   `{"pytest": ...}`, or `{"test": ..., "entry_point": ..., "prompt": ...}` as in LeetCode and HumanEval. The prompt, or
-  `extra_info["prefix"]`, is inserted before the program, and the tests call the functions of both; the entry point may
-  also be in `extra_info`. Each assert in `check(candidate)` counts as a separate test.
+  `extra_info["prefix"]`, is inserted before the program, and the tests may call functions of both; the entry point may
+  also be in `extra_info`. Each assert in `check(candidate)` is a separate test.
 
 Numbers with a decimal point or an exponent may differ by 10^-6. If the machine cannot isolate programs, or if a test
 needs an object that cannot be sent to the program, such as a mock or a file, the answer is unscored.
@@ -45,9 +45,9 @@ WHOLE_SOURCES = (
 PACKAGES = ("numpy", "sympy", "sortedcontainers", "pytest")
 """Packages that programs may import; judges of programming contests offer similar packages."""
 CASE_S = 5.0
-"""Time limit of one case in seconds, without time spent waiting for a core."""
+"""Time limit of one case in seconds, excluding the time spent waiting for a core."""
 TOTAL_S = 60.0
-"""Time limit of all cases of one program in seconds, as if no other program used the node's places."""
+"""Time limit of all cases of one program in seconds, as if no other program were running on the node."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
 _Tests = tuple[Sequence[FunctionCase | StdioCase] | PythonTests, str]
@@ -73,7 +73,7 @@ async def score_code(
         solution: the response.
         ground_truth: the row's tests.
         extra_info: the row's `extra_info`.
-        all_or_nothing: whether a share below 1.0 becomes 0.0; then no test is run after the first failure.
+        all_or_nothing: whether a share below 1.0 becomes 0.0; if so, no test runs after the first failure.
         server: the server that runs cases; if None, this machine runs them. Python tests always run on this machine.
 
     Raises:
@@ -143,7 +143,7 @@ def _python(text: str, function: str | None, before: str) -> _Tests:
 
 
 def _from_pair(test: Any, function: str | None) -> Any:
-    """Convert `[input, output]` to a mapping; if there is no function, values except lists and strings become JSON."""
+    """Convert `[input, output]` to a mapping; without a function, encode all values but lists and strings as JSON."""
     pair = isinstance(test, Sequence) and not isinstance(test, str) and len(test) == 2
     case = {"input": test[0], "output": test[1]} if pair else test
     if not isinstance(case, Mapping) or case.keys() != {"input", "output"}:
@@ -154,6 +154,6 @@ def _from_pair(test: Any, function: str | None) -> Any:
 
 
 def _text(mapping: Mapping[str, Any], *keys: str) -> str | None:
-    """Return the first value of these keys that is a non-empty string, or None."""
+    """Return the first non-empty string among the values of these keys, or None."""
     values = (mapping.get(key) for key in keys)
     return next((value for value in values if isinstance(value, str) and value), None)

@@ -1,4 +1,4 @@
-r"""Finds the answer in a response: in `\boxed{}`, in a tag or after a marker. All functions are pure and linear."""
+r"""Finds the answer in a response: in `\boxed{}`, in a tag or after a marker, with pure functions in linear time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from agent_rl.data.boxes import MAX_TEXT, last_boxed
 ANY = ("answer", "####", "答案")
 FINAL = ("####", "answer", "答案")
 STRICT = ("####",)
-"""Markers of an answer, in addition to the tag and the box. `ANY`: for any response. `FINAL`: for a text that is a
-whole answer. `STRICT`: only `####`, and not within thoughts."""
+"""Markers of an answer, in addition to the tag and the box: `ANY` for any response, `FINAL` for the submitted answer,
+and `STRICT` for a response whose answer must follow `####`, outside the thoughts."""
 
-_MAX_LAST = 2_000  # characters at the end that are searched for an unmarked formula
+_MAX_LAST = 2_000  # number of characters at the end of a text that are searched for an unmarked formula
 _MAX_MARKS = 50
 _MARKED = re.compile(
     r"(?:answer\s*(?:\s(?:is|should be|would be)\b|:|=|(?=\$\$?[^$\n]+\$|\\\(.+?\\\)|\\\[.+?\\\]))"
@@ -22,7 +22,7 @@ _MARKED = re.compile(
     r"\s*:?[\s*]{0,8}(?P<rest>[^\n]{1,500})",
     re.IGNORECASE,
 )
-_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # keeps the length of a text, unlike str.lower
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # unlike str.lower, keeps a text's length
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
 _MAX_SHORT = 300
 _FORMULA = re.compile(r"\$\$([^$]{1,300})\$\$|\$([^$\n]{1,300})\$|\\\(([^$\n]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")
@@ -51,7 +51,7 @@ def last_tag(text: str, tag: str = "answer") -> str | None:
 
 
 def last_block(text: str, *languages: str) -> str | None:
-    """Return the last fenced block in one of the languages, or else the last block, or None; its end may be missing."""
+    """Return the last fenced block in one of the languages, or else the last block, even if cut off, or None."""
     blocks: dict[bool, str] = {}  # keys: whether `languages` contains the block's language
     start: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
@@ -136,7 +136,7 @@ def _formula(text: str, marks: Sequence[str]) -> str | None:
         while (inner := last_boxed(boxed)) is not None:
             boxed = inner
         return boxed or None
-    if boxed is None and "\\boxed{" in text:  # the box is cut off
+    if boxed is None and "\\boxed{" in text:  # the closing brace of the box is missing
         return None
     if mark is not None:
         return _shortened(mark["rest"].strip().strip("*").strip())

@@ -1,7 +1,7 @@
 """Scores GSM8K and other tasks whose answer is a single number: 1.0 if it equals the ground truth, else 0.0.
 
-For the data sources, the number must be marked; without options, a number anywhere counts. `numeric.numeric_match`
-compares the numbers.
+For the scorer's data sources, the number must be marked; without options, an unmarked number is accepted too.
+`numeric.numeric_match` compares the numbers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ SOURCES = ("openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", "ag
 
 _STRICT = re.compile(r"#### ?(\$?-?\$?[0-9][0-9.,]{0,100})")
 _PLAIN = re.compile(r"\s*([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)\s*$|\s*([0-9]+)\}")
-_LONG = 40  # characters of a number and the text around it
-_TAIL = 5_000  # characters at the end of a response that are searched
+_LONG = 40  # maximum number of characters in a number and the text around it
+_TAIL = 5_000  # number of characters at the end of a response that are searched
 
 
 @built_in("gsm8k", *SOURCES, inline=True, answer="marked")
@@ -35,10 +35,10 @@ def score_gsm8k(
         solution: the response.
         ground_truth: the row's ground truth.
         extra_info: the row's `extra_info`.
-        answer: where the number is read. `marked`: in the agent's final answer (`extra_info["answer_marked"]`), else
-            in `<answer>`, after `####` or in a box after the thoughts. `any`: also the last number of an unmarked
-            response. `strict`: after the last `#### `, even in a thought. With `any` and `strict`, a number with two
-            decimals equals every number that rounds to it.
+        answer: where the number is read. `marked` reads the agent's final answer (`extra_info["answer_marked"]`) or,
+            after the thoughts, `<answer>`, `####` or a box. `any` also accepts the last number of an unmarked response.
+            `strict` reads the number after the last `#### `, even in a thought. With `any` and `strict`, a number with
+            two decimals equals every number that rounds to it.
 
     Raises:
         UnscoredError: the ground truth is not a number.

@@ -1,8 +1,8 @@
 """Scores answers in JSON: 1.0 if the answer is valid under a schema, else 0.0.
 
 The JSON is read from the last ```json block or `<answer>` tag, else from the whole text. The schema is the ground truth
-or, if that is empty, `extra_info["schema"]`, as data or as JSON text. A check that takes more than five seconds gives
-0.
+or, if that is empty, `extra_info["schema"]`, as data or as JSON text. An answer whose check takes more than five
+seconds scores 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def score_json_schema(solution: str, ground_truth: Any, extra_info: Mapping[str,
     """Whether the response's JSON is valid under the schema.
 
     Raises:
-        UnscoredError: the schema is missing or not usable.
+        UnscoredError: the schema is missing or cannot be used.
     """
     schema = ground_truth if ground_truth not in (None, "") else extra_info.get("schema")
     try:

@@ -1,4 +1,4 @@
-r"""Scores short answers by exact match, F1 or substring, after the normalization of SQuAD and Search-R1.
+r"""Scores short answers by exact match, F1 or substring, after normalizing texts as SQuAD and Search-R1 do.
 
 Normalized texts are in lower case, without punctuation, articles and repeated whitespace. The answer is the last
 `\boxed{}` after the thoughts (within the last `<answer>...</answer>` if the text contains this tag), or else the
@@ -29,7 +29,7 @@ _TARGET_KEYS = ("target", "targets", "answer", "answers")
 
 
 _EM_TEXT = "1.0 if the answer is one of the targets, else 0.0."
-_F1_TEXT = "The harmonic mean of precision and recall over words, 0 to 1, against the best target."
+_F1_TEXT = "The harmonic mean of precision and recall over words, from 0 to 1, for the most similar target."
 _SUBSTRING_TEXT = "1.0 if the answer contains the words of a target in sequence, else 0.0."
 
 
@@ -89,7 +89,7 @@ def normalize_answer(text: str) -> str:
 
 
 def read_targets(ground_truth: Any) -> list[str]:
-    """Return the accepted answers, not normalized.
+    """Return the accepted answers in a ground truth, without normalizing them.
 
     Raises:
         UnscoredError: the ground truth contains no accepted answer, or has an unsupported form.
@@ -106,4 +106,4 @@ def read_targets(ground_truth: Any) -> list[str]:
 
 
 def _normal(text: str) -> str:
-    return normalize_answer(text) or " ".join(text.lower().split())  # "The The" is a name
+    return normalize_answer(text) or " ".join(text.lower().split())  # "The The", a name, must not become empty

@@ -1,4 +1,4 @@
-r"""Scores an answer with the verifier of its reasoning-gym generator, which recognizes all right answers.
+r"""Scores an answer with the verifier of the problem's reasoning-gym generator, which recognizes all right answers.
 
 The answer is the last `<answer>` tag or `\boxed{}`, else the whole text if it is short. The problem's entry
 (`agent_rl.data.reasoning_gym`) is the ground truth, or `extra_info["entry"]`. The scorer needs the reasoning-gym
@@ -36,7 +36,7 @@ async def score_reasoning_gym(solution: str, ground_truth: Any, extra_info: Mapp
     """Return the verifier's score: 1.0 for a right answer; some verifiers give partial credit to similar answers.
 
     Raises:
-        UnscoredError: the row contains no entry of a generator, or the sandbox failed.
+        UnscoredError: the row contains no entry from a generator, or the sandbox failed.
         ConfigError: the reasoning-gym package is not installed.
     """
     entry = as_data(ground_truth) if isinstance(ground_truth, Mapping) else extra_info.get("entry")

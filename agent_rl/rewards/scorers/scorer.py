@@ -3,8 +3,8 @@
 The function takes `(solution_str, ground_truth, extra_info)` and returns a number, or a dict with a number under
 `score`. A function that needs a process or a server may return an awaitable instead.
 
-Exceptions in a user's function reach the caller. A scorer of this package gives 0 to an answer that makes it raise an
-exception.
+Exceptions in a user's function reach the caller. A scorer of this package returns 0 for an answer that makes the scorer
+raise an exception.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agent_rl.settings.user_code import is_outage
 logger = logging.getLogger(__name__)
 
 Result = float | dict[str, Any]
-"""A number, or a dict with a number under `score`; verl logs the other entries."""
+"""A number, or a dict with a number under `score`; verl logs the dict's other entries."""
 ScorerFunction = Callable[[str, Any, Mapping[str, Any]], Result | Awaitable[Result]]
 FunctionT = TypeVar("FunctionT", bound=ScorerFunction)
 
@@ -51,23 +51,23 @@ class Scorer:
     inline: bool = False
     built_in: bool = False
     text: str = ""
-    """Description in one sentence, if the function's docstring describes several scorers."""
+    """One-sentence description, for use if the function's docstring describes several scorers."""
 
     def using(self, **options: Any) -> Scorer:
-        """Return this scorer with keyword arguments for its function."""
+        """Return a copy of this scorer that calls its function with these keyword arguments."""
         return replace(self, function=functools.partial(self.function, **options)) if options else self
 
 
 SCORERS: dict[str, Scorer] = {}
-"""The built-in scorers by name; complete once `agent_rl.rewards.scorers` is imported."""
+"""The built-in scorers by name; the mapping is complete once `agent_rl.rewards.scorers` is imported."""
 ROUTES: dict[str, Scorer] = {}
-"""The scorer of each data source, by the source's name with shell wildcards."""
+"""The scorers by the names of their data sources, which may contain shell wildcards."""
 
 
 def built_in(
     name: str, *sources: str, inline: bool = False, text: str = "", **options: Any
 ) -> Callable[[FunctionT], FunctionT]:
-    """Register the decorated function as a scorer of this package; apply it again for other options.
+    """Register the decorated function as a scorer of this package; decorate it again for other options.
 
     Args:
         name: the scorer's name in a configuration.
@@ -125,7 +125,7 @@ async def score_answer(
             result = await asyncio.to_thread(scorer.function, text, ground_truth, info)
         if type(result) is not float and inspect.isawaitable(result):
             result = await result
-    except Exception as error:  # noqa: BLE001 - `_without_score` raises it again if the function is the user's
+    except Exception as error:  # noqa: BLE001 - `_without_score` re-raises it if the function is the user's
         return await _without_score(scorer, text, ground_truth, info, error)
     return _checked(scorer, result)
 
@@ -133,12 +133,12 @@ async def score_answer(
 def score_now(
     scorer: Scorer, solution_str: str | None, ground_truth: Any, extra_info: Mapping[str, Any] | None = None
 ) -> Result:
-    """Score one answer like `score_answer`, but without an event loop; this blocks the calling thread."""
+    """Score one answer like `score_answer`, for callers without an event loop; this blocks the calling thread."""
     try:
         result = scorer.function(solution_str or "", ground_truth, extra_info or {})
         if type(result) is not float and inspect.isawaitable(result):
             result = _wait_for(result)
-    except Exception as error:  # noqa: BLE001 - as in score_answer
+    except Exception as error:  # noqa: BLE001 - `_without_score` re-raises a user's error, as in `score_answer`
         return _wait_for(_without_score(scorer, solution_str or "", ground_truth, extra_info or {}, error))
     return _checked(scorer, result)
 
@@ -157,12 +157,12 @@ async def _without_score(
     if not text:
         raise unusable(ground_truth, f"one that the {scorer.name} scorer can read ({error!r})") from error
     await score_answer(scorer, "", ground_truth, info)
-    logger.warning("the %s scorer gives 0 to an answer that it cannot read", scorer.name, exc_info=error)
+    logger.warning("the %s scorer returned 0 for an answer that it cannot read", scorer.name, exc_info=error)
     return 0.0
 
 
 def as_entries(result: Any) -> dict[str, Any]:
-    """Convert a scorer's result to a dict with the score under `score`; a `reward_score` key is renamed to it."""
+    """Convert a scorer's result to a dict with the score under `score`; a `reward_score` key is renamed to `score`."""
     if not isinstance(result, Mapping):
         return {"score": result}
     return {"score" if key == "reward_score" and "score" not in result else str(key): result[key] for key in result}
@@ -184,13 +184,13 @@ def _checked(scorer: Scorer, result: Any) -> Result:
 
 @functools.cache
 def _background() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
-    """Start an event loop in a thread; return it and the function that ends it. A forked child starts a new loop."""
+    """Start an event loop in a thread; return it with a function that stops it. A forked child starts a new loop."""
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
         stop = asyncio.Event()
         running.set_result((asyncio.get_running_loop(), stop))
-        await stop.wait()  # then asyncio.run cancels the remaining tasks
+        await stop.wait()  # when `serve` returns, asyncio.run cancels the remaining tasks
 
     thread = threading.Thread(target=asyncio.run, args=[serve()], name="agent_rl-scorers", daemon=True)
     thread.start()
@@ -205,7 +205,7 @@ def _background() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
 
 
 def close_background() -> None:
-    """End the event loop of `score_now`, if it is running."""
+    """Stop the event loop that `score_now` uses, if the loop is running."""
     if _background.cache_info().currsize:
         _, end = _background()
         _background.cache_clear()

@@ -3,12 +3,12 @@
 The query is the last ```sql block or `<answer>` tag, else the whole text. The ground truth is the right query, or
 `{"sql": ..., "tables": {...}}`, where a list of queries means that each of them is right; the tables may also be in
 `extra_info["tables"]`. A table is a list of `{column: value}`, or `{"columns": [...], "rows": [[...], ...]}`; `tables`
-may also be an SQL script that creates them. Instead of `tables`, `database` may be the path of an SQLite file, which
-is opened read-only.
+may also be an SQL script that creates the tables. Instead of `tables`, `database` may be the path of an SQLite file,
+which is opened read-only.
 
 Rows are compared as a multiset, or in order if the right query sorts them. Columns are compared by position, and floats
-to 10^-6. A query runs in a process whose time and memory the kernel limits: it can only read, may take at most two
-seconds of CPU time, and may return at most 10,000 rows and 16 million characters. Every query gets new tables.
+after rounding to six decimals. A query runs on new tables, in a process whose time and memory the kernel limits: the
+query can only read, takes at most two seconds of CPU time, and returns at most 10,000 rows and 16 million characters.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, A
         return 0.0
     try:
         result = _rows(tables, query)
-    except (ToolError, ToolTimeoutError):  # the mistake is in the answer
+    except (ToolError, ToolTimeoutError):  # the submitted query is wrong, not the row
         return 0.0
     return float(any(_is_same(result, rows, in_order=bool(_SORTED.search(truth))) for truth, rows in right_results))
 

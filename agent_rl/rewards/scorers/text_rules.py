@@ -1,9 +1,9 @@
-r"""Scores a text by the share of rules that it follows, about keywords, patterns, numbers, similarity and length.
+r"""Scores a text by the share of rules (keywords, patterns, numbers, similarity, length) that the text follows.
 
     rules = TextRules(all_of=["refund"], none_of=["guarantee"], patterns=[r"\border #\d+"])
 
-Each keyword and each pattern is one rule. Rules about similarity and a target length can be followed in part. Keywords
-match whole words, unless they start or end with a symbol. A pattern that exceeds its time limit counts as broken.
+Each keyword and each pattern is one rule. Rules about similarity and a target length can be followed partly. Keywords
+match whole words, unless they start or end with a symbol. A pattern that exceeds its time limit is a broken rule.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class TextRules(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     all_of: tuple[str, ...] = ()
-    """Keywords that must occur."""
+    """Keywords that must all occur in the text."""
     any_of: tuple[str, ...] = ()
-    """Keywords that form one rule: at least one of them must occur."""
+    """Keywords that form one rule: at least one of them must occur in the text."""
     none_of: tuple[str, ...] = ()
     """Keywords that must not occur in the text."""
     patterns: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class TextRules(BaseModel):
     min_chars: int | None = Field(default=None, ge=0)
     max_chars: int | None = Field(default=None, ge=0)
     target_chars: int | None = Field(default=None, ge=1)
-    """The length with value 1; the value falls linearly to 0 for an empty text and for twice this length."""
+    """The length at which the rule's value is 1; the value falls linearly to 0 at length 0 and at twice this length."""
     number_between: tuple[float | None, float | None] | None = None
     """Minimum and maximum, both inclusive, of the number that the text gives as its answer; null means no bound."""
     similar_to: str | None = None
@@ -118,7 +118,7 @@ class TextRules(BaseModel):
 
 
 def kept(text: str, rules: TextRules) -> dict[str, float]:
-    """Return the degree to which a text follows each rule, from 0 to 1, by names such as `all_of refund`."""
+    """Return the degree to which a text follows each rule, from 0 to 1, keyed by names such as `all_of refund`."""
     text = text[-MAX_TEXT:]
     folded = text if rules.case_sensitive else text.casefold()
     fold = (lambda word: word) if rules.case_sensitive else str.casefold
@@ -153,7 +153,7 @@ _MEASURES: dict[str, Callable[[str, Any], float]] = {
     "number_between": _between,
     "similar_to": _similarity,
 }
-"""For each rule about the whole text, the function that measures how far a text follows it."""
+"""For each rule about the whole text, the function that measures how well a text follows the rule."""
 
 
 @built_in("text_rules")

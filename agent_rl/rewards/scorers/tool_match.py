@@ -1,6 +1,6 @@
 """Scores the tool calls in a response by comparing their names and arguments with the expected calls.
 
-Calls are read from `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, or from text that is JSON (also in a
+Calls are read from `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, or from JSON text (also in a code
 fence): one call or a list of calls. The ground truth is a list of calls in this form, as data or JSON text. The ground
 truth may have `{"one_of": [...]}` instead of a value; an `"optional"` key next to name and arguments lists the optional
 arguments.
@@ -35,8 +35,8 @@ def score_tool_match(
 ) -> float:
     """The share of the expected calls that were made; with `all_or_nothing: true`, a score below 1.0 becomes 0.0.
 
-    The share is of the larger of the numbers of expected and actual calls, in any order. If no call is expected, a text
-    without a call scores 1.0, and an empty text 0.0.
+    The number of expected calls that were made, in any order, is divided by the number of expected or of actual calls,
+    whichever is larger. If no call is expected, a text without a call scores 1.0, and an empty text 0.0.
 
     Raises:
         UnscoredError: the ground truth is not a list of calls.
@@ -54,7 +54,7 @@ def score_tool_match(
 
 
 def extract_calls(solution: str) -> list[dict[str, Any]]:
-    """Return the calls in a response; an unreadable call is an empty dict, which matches no expected call."""
+    """Return the calls in a response; an unreadable call becomes an empty dict, which matches no expected call."""
     text = solution[-_MAX_TEXT:]
     if "<tool_call>" in text:
         pieces = [piece.partition("</tool_call>") for piece in text.split("<tool_call>")[1:]]
@@ -69,9 +69,9 @@ def _matched(fits: Sequence[Sequence[bool]]) -> int:
     """Return the maximum number of expected calls that can be paired with different actual calls.
 
     Args:
-        fits: for each expected call, the actual calls that fit it, as a list of booleans.
+        fits: for each expected call, a list of booleans: whether each actual call fits the expected call.
     """
-    pairs: dict[int, int] = {}  # actual call -> expected call
+    pairs: dict[int, int] = {}  # maps actual calls to expected calls
 
     def place(call: int, visited: set[int]) -> bool:
         for index, fit in enumerate(fits[call]):

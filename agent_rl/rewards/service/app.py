@@ -23,7 +23,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     401: {"description": "The token is missing or wrong"},
     413: {"description": "The request is too large"},
     422: {"description": "The request is invalid; `field` names the field"},
-    503: {"description": "Too many open requests; retry after Retry-After seconds"},
+    503: {"description": "Too many requests are open; Retry-After states the seconds to wait"},
 }
 
 

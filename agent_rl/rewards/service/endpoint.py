@@ -1,8 +1,8 @@
 """`RewardEndpoint` scores the items of one endpoint, with limits on time and concurrency.
 
-The answer to a failure is an `Unscored` with the reason. The `rules` endpoint may use the user's `compute_score` in the
-`rules_file`. If a user's function never returns, the service answers `Unscored`, but cannot stop the function, whose
-thread stays busy until the service exits.
+If an item cannot be scored, the answer is an `Unscored` with the reason. The `rules` endpoint may use the user's
+`compute_score` from the `rules_file`. If a user's function never returns, the service answers `Unscored`, but cannot
+stop the function, whose thread stays busy until the service exits.
 
     def compute_score(data_source, solution_str, ground_truth, extra_info=None):
         return {"score": 1.0, "characters": len(solution_str)}
@@ -73,7 +73,7 @@ class RewardEndpoint:
                     return await self._measure(trajectory)
             except UnscoredError as error:
                 problem = str(error)
-            except Exception as error:  # from the configuration or the user's code: logged and sent to the client
+            except Exception as error:  # an error in the configuration or user code is logged and sent to the client
                 logger.error("scoring a trajectory of %r failed", trajectory.data_source, exc_info=error)
                 problem = str(error) if isinstance(error, UserCodeError) else f"{type(error).__name__}: {error}"
         return Unscored(error=problem)
@@ -91,7 +91,7 @@ class RewardEndpoint:
 
 
 def _function(rules_file: str, max_concurrent: int) -> Custom:
-    """Load `compute_score` from the file; it runs in separate threads, so that slow calls do not delay other work."""
+    """Load `compute_score` from the file; it runs in its own threads, so that slow calls do not delay other work."""
     place, threads = Place("rules_file"), ThreadPoolExecutor(max_concurrent, "rules")
     function = UserFunction(find_object(f"{rules_file}:compute_score", place), place)
     return lambda trajectory: function.judge(trajectory, trajectory.answer or "", threads=threads)
@@ -108,5 +108,5 @@ def _reward(section: str, settings: ServiceSettings, custom: Custom | None) -> R
         raise ConfigError(error.key.replace("agent_rl.reward", section, 1), error.problem, error.remedy) from error
     if reward.needs_groups:
         problem = "a component compares the samples of a prompt, but a service scores each sample separately"
-        raise ConfigError(section, problem, "Move it to the trainer's agent_rl.reward")
+        raise ConfigError(section, problem, "Move the component to the trainer's agent_rl.reward")
     return reward

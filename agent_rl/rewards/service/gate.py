@@ -50,7 +50,7 @@ class Metrics:
 
 
 ENDPOINTS = {"/get_reward": "rules", "/get_reward2": "judge"}
-"""The paths of the endpoints, and the configuration's section for each of them."""
+"""Maps the path of each endpoint to the endpoint's section of the configuration."""
 CLIENT_LEFT = 499
 """The status to count if the client disconnects before its body is complete."""
 RETRY_AFTER_S = "1"
@@ -81,7 +81,7 @@ class Gate:
     Args:
         token: the token required in `Authorization: Bearer`; if None, no token is required.
         max_requests: maximum number of open requests to the endpoints.
-        max_bytes: maximum size of a body.
+        max_bytes: maximum size of a request's body, in bytes.
     """
 
     def __init__(self, *, token: str | None, max_requests: int, max_bytes: int) -> None:

@@ -22,7 +22,7 @@ KEEPALIVE_S = 30
 closed connection."""
 
 HEADERS_S = 10.0
-"""Time limit for the headers of a request, from its first byte or from the start of the connection."""
+"""Time limit for a request's headers in seconds, from its first byte or from the start of the connection."""
 
 
 def most_connections() -> int:
@@ -78,7 +78,7 @@ def serve(settings: ServiceSettings, ready: Callable[[str], None]) -> None:
 
     Args:
         settings: the configuration.
-        ready: called with the address as soon as the socket listens.
+        ready: a function that is called with the service's address as soon as the socket listens.
 
     Raises:
         ConfigError: the configuration cannot be used, or the service cannot listen on the address.

@@ -18,15 +18,15 @@ class ServiceSettings(Section):
     """The settings of one reward service."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. An address that other machines can reach needs `token_env`."""
+    """Address to listen on. An address that other machines can reach requires `token_env` or `insecure`."""
     port: int = Field(default=8080, ge=0, le=65535)
-    """Port to listen on; if 0, choose a free port and print it."""
+    """Port to listen on; if 0, a free port is chosen and printed."""
     token_env: str | None = None
-    """Environment variable with the token that every request must send (`Authorization: Bearer ...`)."""
+    """Environment variable that contains the token that every request must send (`Authorization: Bearer ...`)."""
     insecure: bool = False
     """Whether to allow other machines to send requests without a token."""
     max_requests: int = Field(default=1024, ge=1)
-    """Maximum number of open requests; additional requests get 503 with Retry-After."""
+    """Maximum number of open requests; additional requests are answered with status 503 and Retry-After."""
     max_concurrent: int = Field(default=256, ge=1)
     """Maximum number of trajectories that each endpoint scores at the same time; additional trajectories wait."""
     max_bytes: int = Field(default=8 * 1024 * 1024, ge=1)
@@ -41,7 +41,7 @@ class ServiceSettings(Section):
     """The reward of `POST /get_reward`: a section like `agent_rl.reward`."""
     rules_file: str | None = None
     """Python file with `compute_score(data_source, solution_str, ground_truth, extra_info=None)`, which measures the
-    correctness for `rules`. A relative path starts at the configuration's folder."""
+    correctness for `rules`. A relative path starts at the folder of the configuration file."""
     judge: RewardSettings | None = None
     """The reward of `POST /get_reward2`: a section like `agent_rl.reward`."""
 
@@ -54,12 +54,12 @@ class ServiceSettings(Section):
         """Return the token that requests must send, or None if requests need no token.
 
         Raises:
-            ConfigError: the variable is not set, or other machines could send requests without a token.
+            ConfigError: the token's variable is not set, or other machines could send requests without a token.
         """
         if self.token_env is not None:
             return secret(self.token_env, key="token_env")
         if not (self.insecure or _is_loopback(self.host)):
-            problem = f"other machines can reach {self.host!r}, but there is no token"
+            problem = f"other machines can reach {self.host!r}, but no token is set"
             raise ConfigError("host", problem, "Set token_env, or insecure: true if the network is private")
         return None
 

@@ -86,7 +86,7 @@ Body = Annotated[_Item | Annotated[Batch, Tag("a batch")], Discriminator(_form)]
 
 
 class Scored(BaseModel):
-    """The reward of one item."""
+    """The answer for a scored item: its reward."""
 
     score: float
     components: dict[str, float]

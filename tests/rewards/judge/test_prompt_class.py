@@ -72,7 +72,7 @@ def test_a_reward_model_too() -> None:
         ({"template": NAME.format("Nowise")}, "has no 'NowiseTemplate'"),
         ({"template": NAME.format("Pairwise")}, "has only the fields think, preference. Add the field score"),
         ({"template": "agent_rl.reasoning_rm.RewardModule"}, "is not a prompt template"),
-        ({**POINTWISE, "scale": [0, 10]}, "range from 0 to 4"),
+        ({**POINTWISE, "scale": [0, 10]}, "scores from 0 to 4"),
     ],
 )
 def test_a_template_that_does_not_fit_is_refused(config: dict[str, Any], message: str) -> None:

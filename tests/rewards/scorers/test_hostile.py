@@ -157,4 +157,4 @@ def test_an_answer_that_makes_a_built_in_scorer_raise_is_worth_0(caplog: pytest.
     answer = json.dumps([{"name": "f", "arguments": {"x": 1.5}}])
     assert asyncio.run(score_answer(SCORERS["tool_match"], answer, truth)) == 0.0
     assert score_now(SCORERS["tool_match"], answer, truth) == 0.0
-    assert "the tool_match scorer gives 0 to an answer that it cannot read" in caplog.text
+    assert "the tool_match scorer returned 0 for an answer that it cannot read" in caplog.text

@@ -99,7 +99,7 @@ class _Parser(Reader[Node]):
         return self.argument()
 
     def argument(self, *, digit: bool = False) -> Node:
-        """Parse the operand of `^` or a command: a group or a symbol; with `digit`, only a number's first digit."""
+        """Parse the operand of `^` or of a command: a group, a symbol or, with `digit`, a number's first digit only."""
         mark = self.peek()
         if mark == "{":
             return self.group("{", "}")
@@ -142,7 +142,7 @@ class _Parser(Reader[Node]):
         raise Unreadable(f"{mark!r} at {self.at}")
 
     def number(self, digits: str) -> Fraction:
-        """Return the value of a number, with the fraction of a mixed number or the exponent that follows it."""
+        """Return the value of a number, including a mixed number's fraction or an exponent."""
         if len(digits) > _MAX_DIGITS:
             raise Unreadable("a number with too many digits")
         mixed = _MIXED.match(self.text, self.at)

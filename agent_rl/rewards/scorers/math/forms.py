@@ -1,6 +1,6 @@
-"""`Form`: a parsed mathematical answer: a value, tuple, interval, set, list, relation, or words.
+"""`Form`: a parsed mathematical answer, which is a value, tuple, interval, set, list, relation, or words.
 
-`read` never raises an exception: text that it cannot parse has kind `raw`.
+`read` never raises an exception: it returns a form of kind `raw` for text that it cannot parse.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_ELEMENTS = 40
 _MAX_DEPTH = 6
 _OPENING, _CLOSING = "([{⟨", ")]}⟩"
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
-"""Maps the sign of a relation to its sign after the sides are swapped."""
+"""Maps the sign of a relation to the sign of the same relation with swapped sides."""
 _RELATION = re.compile(r"([=<>≤≥≠≈])")
 _MATRIX = re.compile(
     r"(?:[^=\\]{1,12}=)?[\s()\[\]]*\\begin\{([pbB]?(?:small)?matrix|array)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}[\s()\[\]]*",
@@ -51,7 +51,7 @@ class Form:
     """A parsed answer.
 
     `kind` is value, tuple, set, list, union, relation, words or raw. The meaning of the other fields depends on the
-    kind. For a value, `parts` holds the rounded form if the answer states both forms.
+    kind. For a value, `parts` contains the rounded form if the answer states both an exact and a rounded form.
     """
 
     kind: str
@@ -73,7 +73,7 @@ class Form:
 
 @lru_cache(maxsize=8192)
 def read(text: str) -> Form:
-    """Parse a text; the form of a text with more than `MAX_CHARS` characters has kind `raw`."""
+    """Parse a text; a text with more than `MAX_CHARS` characters becomes a form of kind `raw`."""
     if len(text) > MAX_CHARS:
         return Form("raw", text)
     cleaned = clean(text)
@@ -113,7 +113,7 @@ def _read(text: str, depth: int) -> Form:
 
 
 def _listed(text: str) -> list[str]:
-    """Split a list at commas, semicolons, "and" and "or"; or only at semicolons, if commas occur between them.
+    """Split a list at commas, semicolons, "and" and "or"; if commas occur between semicolons, split only at semicolons.
 
     `p = 5, q = 2; p = 7, q = 2` has two elements.
     """
@@ -179,7 +179,7 @@ def _relation(text: str, depth: int) -> Form:
 
 
 def _equation(sides: Sequence[Form], values: Sequence[ExpressionValue], text: str) -> Form:
-    """Return the form of a chain of equations: `x = 1/2 = 0.5` becomes `x = 0.5`, `x = 2y = 3z` does not change."""
+    """Return the form of a chain of equations: `x = 1/2 = 0.5` becomes `x = 0.5`, `x = 2y = 3z` is unchanged."""
     first, last = sides[0], sides[-1]
     if not variables(values[-1].node) or all(value.equals(values[-1]) for value in values[1:]):
         constant = not variables(values[0].node) and all(value.equals(values[-1]) for value in values)
@@ -188,7 +188,7 @@ def _equation(sides: Sequence[Form], values: Sequence[ExpressionValue], text: st
 
 
 def _approximated(exact: str, rounded: str, depth: int) -> Form:
-    r"""Return the exact side of `\sqrt{2} \approx 1.414`, with the rounded side in `parts`; for `x \approx 3`, 3."""
+    r"""Return the exact side of `\sqrt{2} \approx 1.414`, with the rounded side in `parts`; 3 for `x \approx 3`."""
     number = _read(rounded, depth + 1)
     form = _read(exact, depth + 1) if exact.strip() else None
     if number.kind != "value":
@@ -238,7 +238,7 @@ def _word_key(text: str) -> str:
 
 
 def _single(text: str) -> Form:
-    """Parse a value with an optional unit, percent sign or base of its digits; a base is treated as a unit."""
+    """Parse a value with an optional unit, percent sign or number base; a base is treated as a unit."""
     quoted = _WORDS.search(text)
     chosen = quoted and text[: quoted.start()].strip() in ("", "(") and _CHOICE.fullmatch(quoted[1].strip())
     if quoted and chosen and not _OPERATION.match(text, quoted.end()):
@@ -281,7 +281,7 @@ def _without_braces(text: str) -> str:
 
 
 def _closes(text: str) -> bool:
-    """Whether the last bracket closes the first; their kinds may differ, as in (0, 1]."""
+    """Whether the last bracket closes the first bracket; the two kinds of bracket may differ, as in (0, 1]."""
     *before, last = _depths(text.lstrip("\\"))
     return last == 0 and 0 not in before
 

@@ -8,7 +8,7 @@ import unicodedata
 from agent_rl.tools.builtin._calculator.reader import SIGNS
 
 QUOTE = "\x01"
-"""Character before and after words that are text, as opposed to a product of variables."""
+"""Character that encloses words that are text rather than a product of variables."""
 
 _SPACING = """
 left right big Big bigg Bigg bigl bigr Bigl Bigr displaystyle textstyle limits angle triangle phantom hline quad
@@ -88,7 +88,7 @@ angle 1 degree degrees °
 volume 1 l liter liters litre litres
 volume 0.001 ml milliliter milliliters
 """
-"""Each line has a dimension, a unit's size in the dimension's base unit, and the names of the unit."""
+"""Each line has a dimension, a unit's size in the dimension's base unit, and the unit's names."""
 _UNITS = {
     name: (dimension, float(factor))
     for dimension, factor, *names in map(str.split, _MEASURES.strip().splitlines())
@@ -97,12 +97,12 @@ _UNITS = {
 
 
 def plain_characters(text: str) -> str:
-    """Normalize dashes, spaces, wide digits, vulgar fractions and mathematical signs."""
+    """Normalize dashes, spaces, full-width digits, vulgar fractions and mathematical signs."""
     return unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).translate(_CHARACTERS)
 
 
 def clean(text: str) -> str:
-    """Normalize a text: remove `$` and spacing commands, write `*`, π, ∞, ≤, ∪ and °, put words between `QUOTE`s."""
+    """Normalize a text: remove `$` and spacing commands, use `*`, π, ∞, ≤, ∪ and °, and put words in `QUOTE`s."""
     if not text.isascii():
         text = plain_characters(text)
     text = text.replace("\x00", "").replace(QUOTE, "")

@@ -2,8 +2,8 @@ r"""Scores answers for MATH, AIME and similar data sets: 1.0 if the answer is eq
 
     score_math("so \boxed{\frac{2}{4}}", "0.5", {}, strict=True)  # 1.0
 
-For the data sources, `strict` is true, so only a marked answer counts. Without `strict`, an unmarked answer counts
-too: the text after "the answer is", a whole short text, or the last formula or number of a longer text.
+For the scorer's data sources, `strict` is true, so only a marked answer is accepted. Without `strict`, an unmarked
+answer is accepted too: the text after "the answer is", a short text, or the last formula or number of a longer text.
 
 The scorer parses numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables,
 equations, inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words. Boxes
@@ -13,9 +13,9 @@ of its fraction: 10:20 equals 5:10. Several values joined by a sign that the tru
 match.
 
 Conventions: `50\%` equals both 50 and 0.5. Units are compared only if both sides have a unit. `x=5` equals 5, but an
-equation in several unknowns does not equal its right side. A number with six decimals and six digits (without
-`strict`: a truth with two of each) equals every exact value that rounds to it; binary floating-point errors are
-ignored.
+equation in several unknowns does not equal its right side. A number with six decimals and six significant
+digits (without `strict`, also a truth with two of each) equals every exact value that rounds to it. Binary
+floating-point errors are ignored.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def score_math(
 
     The ground truth is text, a number, or a list of right answers. With `strict`, the answer must be marked: as the
     agent's final answer (`extra_info["answer_marked"]`), or with `<answer>`, a box or `####` after the thoughts; for
-    DAPO's data sources, whose prompt asks for it, also with a line `Answer: 5`. If `strict` is false, the last formula
-    or number counts too, and so does a marked answer in the thoughts; a truth with two or more decimals equals all
-    exact values that round to it.
+    DAPO's data sources, whose prompt requests it, also with a line such as `Answer: 5`. If `strict` is false, the last
+    formula or number is accepted too, and so is a marked answer in the thoughts; a truth with two or more decimals
+    equals all exact values that round to it.
 
     Raises:
         UnscoredError: the ground truth is empty or too long for an answer.
@@ -123,16 +123,16 @@ def _is_several(answer: str, truth: str) -> bool:
     if contradicts_itself(answer):
         return True
     signs = set(_SEVERAL.findall(answer)) - set(_SEVERAL.findall(truth))
-    if answer.count("|") % 2 == 0:  # the bars are absolute values
+    if answer.count("|") % 2 == 0:  # paired bars mark absolute values
         signs.discard("|")
     return bool(signs) and not any(part in answer for part in ("\\begin", "\\lim"))
 
 
 def _needs_worker(answer: str, truth: str, truth_form: Form) -> bool:
-    """Whether math-verify compares an answer that could not be parsed.
+    """Whether math-verify should compare an answer that could not be parsed.
 
-    math-verify ignores parts that it cannot parse, such as the minus and the half of `-(1, 2)/2`, so it compares only
-    answers in which it is unlikely to ignore anything.
+    math-verify ignores parts that it cannot parse, such as the minus sign and the `/2` of `-(1, 2)/2`, so it is used
+    only for answers in which it is unlikely to ignore anything.
     """
     if len(answer) > _MAX_COMPARED or not LOOKS_LIKE_MATH.search(answer) or PROSE.search(answer):
         return False

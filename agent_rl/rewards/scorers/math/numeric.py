@@ -13,7 +13,7 @@ Numbers are compared as exact rationals, so that `18.00` equals 18. A difference
 visibly a rounded form of the other: see `numeric_match`.
 
 Time and memory are bounded for any input: only the last 5,000 characters of a text are read, a number has at most 100
-digits, and the exponent of a power of ten is at most 100; anything larger is not a number.
+digits, and the exponent of a power of ten is at most 100; anything larger is not treated as a number.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _LATEX_NOISE = (
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A value, and the precision with which it was written."""
+    """A number's value, and the precision with which the number was written."""
 
     value: Fraction
     decimals: int | None = None
@@ -112,8 +112,8 @@ def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> F
         text: the response.
         marked: whether a number counts only if `<answer>`, `####` or `\boxed{}` marks it after the thoughts; the later
             one of `####` and `\boxed{}` applies.
-        whole: with `marked`, whether the whole text is the answer, so that a number alone, the only number in a
-            sentence and a number after "answer is" count too.
+        whole: whether the whole text is the submitted answer, so that, with `marked`, a bare number, the only number in
+            a sentence and a number after "answer is" are accepted too.
     """
     number = _extract(text, marked, whole)
     return None if number is None else number.value
@@ -122,8 +122,8 @@ def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> F
 def numeric_match(answer: str | None, ground_truth: Any, *, marked: bool = False, whole: bool = False) -> bool:
     r"""Whether an answer's number equals the ground truth.
 
-    `extract_number` reads the answer. The ground truth is a number, a text that is a single number, or a text that
-    marks the number with `####` or `\boxed{}`. Unequal numbers, unless both are integers, match in two cases:
+    `extract_number` reads the answer's number. The ground truth is a number, a text that is a single number, or a text
+    that marks the number with `####` or `\boxed{}`. Unequal numbers, unless both are integers, match in two cases:
 
     - Rounding: a decimal with at least two decimal places and two significant digits matches every value that rounds to
       it in its last place. `0.33` and `0.3333` match `1/3`; `0.3332` and `0.3` do not, and `0.00` does not match
@@ -171,7 +171,7 @@ def _parse(text: str) -> _Number | None:
     if len(text) > _MAX_NUMBER_TEXT:
         return None
     text = re.sub(r"^([-+])\s+", r"\1", _clean(text).strip(" \t\r\n*`_\"'"))
-    if text.endswith("$"):  # $18$ is LaTeX's inline formula, 18$ a currency
+    if text.endswith("$"):  # $18$ is an inline formula in LaTeX, 18$ is an amount of money
         text = text[:-1].rstrip()
     match = None if _HEDGED.search(text) else _WHOLE.fullmatch(text)
     return None if match is None else _value(match)
@@ -215,7 +215,7 @@ def _last(text: str) -> _Number | None:
 
 
 def _clean(text: str) -> str:
-    """Normalize the spelling of dashes, spaces, wide digits, vulgar fractions and LaTeX."""
+    """Normalize the spelling of dashes, spaces, full-width digits, vulgar fractions and LaTeX."""
     if not text.isascii():
         text = plain_characters(_DIGIT_GROUPS.sub("", text))
     if "\\" in text or "{,}" in text:

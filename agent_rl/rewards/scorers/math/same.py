@@ -1,4 +1,4 @@
-"""Compares two parsed mathematical answers: see `agent_rl.rewards.scorers.math.forms`."""
+"""Compares two mathematical answers that `agent_rl.rewards.scorers.math.forms` has parsed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LETTER = r"[A-Za-z](?:[_^]\{?-?\w+\}?)?'?"
 _SYMBOL = re.compile(rf"{_LETTER}(?:\([A-Za-z0-9,]{{1,12}}\))?|[A-Z]{{2,4}}")
 _DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]{1,2}|[0-9]{4,}|(?<=0,)[0-9]{3})")
 _ENOUGH = 6
-"""Minimum numbers of decimals and significant digits with which a number equals all values that round to it."""
+"""A number with at least this number of decimals and of significant digits equals all values that round to it."""
 _ENOUGH_OF_A_TRUTH = 2
 _LONG = 10
-"""An exact side with at least this number of decimals counts as an unrounded value."""
+"""A number with at least this number of decimals is treated as exact, not as rounded."""
 _DUST_DIGITS = 15
 _DUST, _BINARY = 1e-13, 1e-15
 
@@ -32,7 +32,7 @@ def same(answer: Form, truth: Form, *, strict: bool = False) -> bool:
     Args:
         answer: the answer, parsed by `forms.read`.
         truth: the ground truth, parsed by `forms.read`.
-        strict: whether a truth with two decimals equals only its own value, and not every value that rounds to it.
+        strict: whether a truth with two decimals equals only its own value, rather than every value that rounds to it.
 
     Raises:
         Undecided: one of the two answers could not be parsed, and the texts differ.
@@ -112,7 +112,7 @@ class _Comparison:
         return self._rounded(answer, truth) or any(self.same(part, truth) for part in answer.parts)
 
     def _rounded(self, answer: Form, truth: Form) -> bool:
-        """Whether one side is a rounded form of the other, or differs from it only by floating-point error."""
+        """Whether one number is a rounded form of the other, or differs from it only by floating-point error."""
         if _dust(answer, truth) or _dust(truth, answer):
             return True
         shown, exact = (truth, answer) if truth.decimals is not None and answer.decimals is None else (answer, truth)
@@ -120,7 +120,7 @@ class _Comparison:
         if shown.decimals is None or shown.decimals < enough:
             return False
         if exact.decimals is not None and exact.decimals < _LONG:
-            return False  # the exact side is a rounded number too
+            return False  # the other number is rounded too
         if exact.number == round(exact.number) or abs(shown.number) < 10.0 ** (enough - 1 - shown.decimals):
             return False
         return bool(abs(shown.number - exact.number) <= 0.5000001 * 10.0**-shown.decimals)
@@ -172,7 +172,7 @@ def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
 
 
 def _dust(shown: Form, exact: Form) -> bool:
-    """Whether a decimal has as many digits as a printed float, and differs only by floating-point error."""
+    """Whether a decimal has as many digits as a printed float, and a floating-point error is the only difference."""
     long = shown.decimals is not None and len(shown.text.strip("-0.")) >= _DUST_DIGITS
     return long and bool(abs(shown.number - exact.number) <= _DUST * abs(exact.number))
 
@@ -183,7 +183,7 @@ def _difference(relation: Form) -> ExpressionValue:
 
 
 def _names(equation: Form, *, computed: bool = False) -> bool:
-    """Whether an equation states its right side: `x = 5`, `y = 2x`, `AB = 3`, `f(x) = x + 1`.
+    """Whether an equation gives its right side a name, as in `x = 5`, `y = 2x`, `AB = 3` or `f(x) = x + 1`.
 
     The right side of an equation in several unknowns, such as `4x - 5y = -50`, is not an answer on its own.
 

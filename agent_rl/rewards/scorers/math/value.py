@@ -1,7 +1,7 @@
 """`ExpressionValue`: evaluates an expression, so that two expressions can be compared.
 
-Expressions are compared by their values at several points, computed by mpmath with 90 digits. The difference of two
-values is judged relative to the values or, where a sum cancels, relative to its summands.
+Expressions are compared by their values at several points, computed by mpmath with 90 digits. Two values are equal
+if their difference is tiny relative to the values or, where a sum cancels, relative to its summands.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from agent_rl.rewards.scorers.math.expression import Node, variables
 _MAX_EXPONENT = 10**4
 _DIGITS = 90
 _SAME, _CANCELLED, _NOTHING = 1e-72, 1e-76, 1e-20
-"""Tolerances of equal values: relative to the values, relative to the summands, and the maximum of the latter."""
+"""Tolerances for equal values: relative to the values, relative to the summands, and the limit of the second one."""
 _NEAR_WHOLE = 1e-12
 _POSITIVE, _NEGATIVE, _WHOLE = ((0.01, 0.2), (1.1, 1.9), (5, 9)), (-0.6, -2.6), (2, 12)
 _POINTS = (*_POSITIVE, _NEGATIVE, _WHOLE)
-"""Ranges of the variables at each point. At the negative point only real values count: answers often assume x > 0."""
+"""Ranges of variables at each point. Only real values are used at the negative point, as answers often assume x > 0."""
 _NO_VALUE = (ArithmeticError, ValueError, RecursionError, KeyError, TypeError, NotImplementedError)
 _NAMES = "sin cos tan cot sec csc asin acos atan sinh cosh tanh ln sqrt"
 _GROWING = ("sinh", "cosh", "fact", "binom")
@@ -33,7 +33,7 @@ _own = threading.local()
 
 
 class ExpressionValue:
-    """The value of an expression, which can be compared with other values."""
+    """The value of an expression, which can be compared with the values of other expressions."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -47,7 +47,7 @@ class ExpressionValue:
         return value.real if value is not None and _close(value.imag, 0, abs(value)) else None
 
     def equals(self, other: ExpressionValue) -> bool:
-        """Whether two expressions are equal wherever both have a value (with variables: at two or more points)."""
+        """Whether two expressions are equal at all points (with variables: two or more) where both have a value."""
         if self.node == other.node:
             return True
         compared = 0
@@ -147,7 +147,7 @@ def _arithmetic() -> tuple[Any, dict[str, Callable[..., Any]]]:
             "abs": abs,
             "floor": lambda value: mp.floor(value + _SAME),
             "ceil": lambda value: mp.ceil(value - _SAME),
-            "neg": lambda value: 0 - value,  # not -x: the sign of a zero would choose a branch
+            "neg": lambda value: 0 - value,  # not -x, because a zero's sign would select a branch
             "deg": lambda value: value,
             "add": operator.add,
             "mul": operator.mul,

@@ -1,6 +1,6 @@
 """`compare`: runs math-verify in worker processes, so that a hang affects only one answer.
 
-All event loops and threads of this process share the workers. Results are cached, since answers repeat in a group.
+All event loops and threads of this process share the workers. Results are cached, because answers recur in a group.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agent_rl.sandbox import in_a_place
 from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
 
 ANSWER_S = 5.0
-"""Time limit of one comparison in seconds, excluding waits for a core; after it, the answers count as different."""
+"""Time limit of one comparison in seconds, excluding waits for a core; slower comparisons return False."""
 _PROGRAM = Path(__file__).with_name("worker_program.py")
 
 workers = Workers(

@@ -1,7 +1,7 @@
 """The program of a worker process: it compares answers with math-verify and sympy, and reads and writes JSON lines.
 
-The program is run as a file, so that it does not import the package, and exits at the end of its standard input. The
-caller limits the time of a comparison; the program limits its own address space.
+The program is run as a file, so that it does not import the package, and exits when its standard input ends. The caller
+limits the time of a comparison; the program limits its own address space.
 """
 
 import json
@@ -12,17 +12,17 @@ import sys
 from typing import Any
 
 MEMORY_BYTES = 4 << 30
-TIMEOUT_S = 2  # limit on the CPU time of parsing and of comparing, where a signal can interrupt them
+TIMEOUT_S = 2  # CPU time limit of one parse or comparison, if a signal can interrupt it
 
 
 def main() -> None:
     """Answer each line `[answer, truth]` with true or false."""
-    del sys.path[0]  # this file's folder, which would shadow modules
+    del sys.path[0]  # removes this file's folder, whose modules would shadow others
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
     logging.disable()
     from math_verify import parse, verify
 
-    # math-verify measures wall-clock time, which is too short on a busy machine, so CPU time is measured instead.
+    # math-verify limits wall-clock time, which is too strict on a busy machine, so CPU time is limited instead.
     signal.SIGALRM = signal.SIGPROF  # type: ignore[misc]
     signal.alarm = lambda seconds: signal.setitimer(signal.ITIMER_PROF, seconds)  # type: ignore[assignment, return-value]
 
@@ -34,7 +34,7 @@ def main() -> None:
         answer, truth = json.loads(line)
         try:
             same = bool(verify(read(truth), read(answer), timeout_seconds=TIMEOUT_S))
-        except Exception:  # noqa: BLE001 - sympy may raise anything for a model's text; the answers are then different
+        except Exception:  # noqa: BLE001 - sympy may raise anything for a model's text, which is then a wrong answer
             same = False
         print(json.dumps(same), flush=True)
 
