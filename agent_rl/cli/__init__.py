@@ -1,4 +1,4 @@
-"""The `agent-rl` command, one file per command: parses arguments and prints results.
+"""The `agent-rl` commands, one file each, which parse arguments and print results.
 
-A command has no other logic; it calls code in the other folders, which it imports when it runs.
+A command contains no other logic: it calls code in other folders, and imports that code only when it runs.
 """

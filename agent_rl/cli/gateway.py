@@ -42,7 +42,7 @@ def check(
     from agent_rl.settings.importing import find_class
 
     if bool(driver) == bool(url):
-        raise ConfigError("--driver", "give either a driver or an address", "See agent-rl gateway check --help")
+        raise ConfigError("--driver", "pass either a driver or an address", "See agent-rl gateway check --help")
     address = OpenSession(url.rstrip("/").removesuffix("/v1"), key)
     gateway: Driver | OpenSession = find_class(driver, Driver, Place("--driver"))() if driver else address
     known = [name for name, (group, *_) in CHECKS.items() if driver or not group.needs_driver]

@@ -1,7 +1,8 @@
-"""Reads raw data sets from files or the Hub, one example at a time, with the example's location for errors.
+"""Reads raw data sets from files or the Hub, one example at a time, with each example's location for error messages.
 
-Files may be compressed (`.gz`). Python's own parsers read CSV and JSON lines line by line, not into a table. They
-report the line of an error, do not guess types ("007" stays text) and need no more memory for a million rows.
+Files may be compressed (`.gz`). Python's own parsers read CSV and JSON lines line by line, not into a table. These
+parsers report the line of an error, do not guess types ("007" stays text), and need no more memory for a million rows
+than for a few.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SPLITS = {
     **{"train": "train", "training": "train", "test": "test"},
     **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
 }
-"""Names of splits in data sets, and the names of the files that the splits are written to."""
+"""The name of the output file's split for each name that data sets use for a split."""
 _LARGEST_FIELD = 2**31 - 1
 _SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
 
@@ -41,7 +42,7 @@ def read_raw(path: str | os.PathLike[str]) -> Iterator[Raw]:
 
     Raises:
         ConfigError: the file cannot be read, is of an unknown kind or contains no examples, or a line or row is broken;
-            the examples before that line have been yielded.
+            the examples before the broken line have already been yielded.
     """
     file = Path(path).expanduser()
     read = _reader(file)
@@ -81,13 +82,13 @@ def from_hub(name: str, config: str | None = None, split: str = "train") -> Iter
 
 
 def split_of(path: str | os.PathLike[str]) -> str:
-    """Return the split whose name is a word of the file's name, or `train`."""
+    """Return the split whose name occurs as a word in the file's name, or `train` if there is none."""
     words = re.findall(r"[a-z]+", Path(path).name.lower())
     return next((SPLITS[word] for word in words if word in SPLITS), "train")
 
 
 def split_files(folder: Path) -> dict[str, list[Path]]:
-    """Return the files of each split in a folder, or in its `main` or `data`: one file, or the Hub's numbered shards.
+    """Return each split's file, or the Hub's numbered shards, from a folder or its `main` or `data` subfolder.
 
     Raises:
         ConfigError: the folder contains no such files, or a split has files of two kinds.
