@@ -52,7 +52,7 @@ class InvalidArgumentsError(ObservationError):
 
 
 class ToolError(ObservationError):
-    """A valid call failed in the tool; tools raise this with text for the policy."""
+    """A valid call failed in the tool; tools raise this error with a message for the policy."""
 
 
 class ToolTimeoutError(ObservationError):
@@ -86,7 +86,7 @@ class ConfigError(FatalError):
         self.problem = problem
         self.remedy = remedy
 
-    def __reduce__(self) -> tuple[Any, ...]:  # makes pickle pass all three arguments
+    def __reduce__(self) -> tuple[Any, ...]:  # pickle must pass all three arguments
         return type(self), (self.key, self.problem, self.remedy)
 
 
@@ -109,4 +109,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 FEW, MOST_LISTED = 8, 24
-"""Maximum numbers of known names that an error lists: with a similar name among them, and without one."""
+"""Maximum number of known names that an error lists: `FEW` if one is similar, otherwise `MOST_LISTED`."""

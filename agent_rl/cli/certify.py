@@ -26,7 +26,7 @@ def algo(
         list[str] | None, typer.Argument(metavar="[NAME]", help="Values of algo= or verl's estimators; default: all")
     ] = None,
     estimator: Annotated[str | None, typer.Option(help="Your estimator, a function file.py:f")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Test batches of 2048 groups too")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Also test batches of 2048 groups")] = False,
     as_json: Json = False,
 ) -> None:
     r"""Compare the mean gradient of each algorithm with the exact gradient of its objective.
@@ -37,8 +37,9 @@ def algo(
 
     The command enumerates all groups of small tasks in float64; verl's functions compute advantages and loss. A value
     of `algo=` is certified as composed; an estimator is certified with a loss that sums over tokens. The columns show
-    the worst cosine over the tasks, the same for a batch of 256 groups (2048 with --full), the length of the mean
-    gradient relative to the exact one, and the variance relative to rloo. guides/algorithms.md explains the verdicts.
+    the worst cosine over the tasks, the worst cosine for a batch of 256 groups (2048 with --full), the length of the
+    mean gradient relative to the exact gradient, and the variance relative to rloo. guides/algorithms.md explains the
+    verdicts.
 
     Exit code 1: your function is biased.
 

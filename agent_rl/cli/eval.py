@@ -121,7 +121,7 @@ def split_run(words: list[str]) -> tuple[Path | None, list[str]]:
 
 
 def task_as(run: Path | None, recipe: str | None, *, has_model: bool) -> tuple[Path | None, str | None]:
-    """Return the run and the recipe; a task's file means its recipe if a model was given, otherwise its run."""
+    """Return the run and the recipe; a task's file means the task's recipe if a model was given, else its run."""
     from agent_rl.launch.task import is_task, task_recipe
 
     if run is None or not is_task(str(run)):

@@ -39,7 +39,7 @@ def try_judges(
       agent-rl judge try trajectories.jsonl --config llm_judge --trajectory 0_1
 
     Every component that queries a model or a service is tried, regardless of its gate. A component that compares the
-    samples of a prompt receives all of them. Exit code 1: a component returned no value.
+    samples of a prompt receives all the samples. Exit code 1: a component returned no value.
 
     --json: `id`, `question`, `answer`, `ground_truth`, and for each component `value`, `seconds`, `logged`, `notes`, or
     `error`.

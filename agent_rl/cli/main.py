@@ -68,14 +68,14 @@ class _Folder(TyperGroup):
             return None
         app = _module(cmd_name).app
         app.rich_markup_mode = None
-        is_group = app.info.no_args_is_help is True  # even with a single command
+        is_group = app.info.no_args_is_help is True  # a group may have a single command
         command = (typer.main.get_group if is_group else typer.main.get_command)(app)
         command.name = cmd_name
         _prepare(command)
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write one screen: one line per command, sorted by group."""
+        """Write a help screen with one line per command, sorted by group."""
         groups: dict[str, list[str]] = {group: [] for group in GROUPS}
         for name in self.list_commands(ctx):
             groups.setdefault(_module(name).app.rich_help_panel or "more", []).append(name)
@@ -110,7 +110,7 @@ def _prepare(command: Any) -> None:
     r"""Lay out the help, and with `--json` keep everything except the result off stdout.
 
     Each paragraph of the help becomes one line, which typer wraps; paragraphs marked with `\b` keep their line breaks.
-    Arguments appear in capitals, and types appear without bounds.
+    Arguments are shown in capitals, and types without bounds.
     """
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     command.help = "\n\n".join(
@@ -175,7 +175,7 @@ def main() -> None:
     if debug:
         sys.argv.remove(DEBUG)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # read by the trainer
-    sys.path.insert(0, os.getcwd())  # as for the trainer, which `python -m` starts
+    sys.path.insert(0, os.getcwd())  # `python -m`, which starts the trainer, does this too
     _allow_open_files()
     try:
         sys.exit(app(standalone_mode=False, prog_name="agent-rl"))
@@ -190,7 +190,7 @@ def main() -> None:
         if not hasattr(error, "format_message"):  # typer has no public class for a wrong command line
             raise
         text = error.format_message()
-        if type(error).__name__ != "NoArgsIsHelpError":  # its text is the help, unless the help was already printed
+        if type(error).__name__ != "NoArgsIsHelpError":  # the text is the help, unless it was already printed
             words = getattr(getattr(error, "ctx", None), "command_path", "agent-rl")
             text = f"error: {text}{'' if text.endswith(('.', '?')) else '.'} See {words} --help"
         print(text, file=sys.stderr)

@@ -32,8 +32,8 @@ def new(
       agent-rl new tool unit_converter
       agent-rl new agent terse --to agents/terse
 
-    The new code trains on a CPU without changes, for only two steps unless it is a task. The command prints what to run
-    next.
+    The new code trains on a CPU without changes; everything except a task trains for only two steps. The command prints
+    what to run next.
 
     --json: `files`, `next` (a list of commands).
     """

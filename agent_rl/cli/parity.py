@@ -17,9 +17,9 @@ def parity(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -
       agent-rl parity search_qa
       agent-rl parity math_python size=7b trainer.total_training_steps=200
 
-    Each run is compared with the recipe in the size that copies it. The verdict is "same", "same except for N
-    settings" (name them next to the figure), or "another task" (do not compare the figures). Settings that the run's
-    sources do not state are unknown, and are treated as differences.
+    Each published run is compared with the recipe in the size that reproduces the run. The verdict is "same", "same
+    except for N settings" (name them next to the figure), or "another task" (do not compare the figures). Settings that
+    the run's sources do not state are unknown, and are treated as differences.
 
     --json: `runs`, by name: `run`, `numbers`, `words`, `verdict`, `differences` (each with `setting`, `published`,
     `here`).

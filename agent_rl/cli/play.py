@@ -115,7 +115,7 @@ async def _turn(session: EnvironmentSession, line: str) -> tuple[str | None, boo
 
 
 def _call(specs: Sequence[ToolSpec], line: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the tool and the arguments of a line such as `open(number=1, code=2)`, or None if it is a message."""
+    """Return the tool and the arguments of a line such as `open(number=1, code=2)`, or None for a message."""
     from agent_rl.errors import InvalidArgumentsError
 
     try:

@@ -30,7 +30,7 @@ def report(
       agent-rl report outputs/first outputs/second -o comparison.html
       agent-rl report outputs/gsm8k_calculator --png docs/pictures
 
-    With several runs, the page compares them. The page needs neither other files nor a network connection.
+    With several runs, the page compares the runs. The page needs neither other files nor a network connection.
 
     --json: `page` and, with --png, `charts` (paths of files), `runs` (each with command, versions, hashes of files, and
     metrics as pairs of step and value).

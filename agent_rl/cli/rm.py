@@ -111,7 +111,7 @@ def _component(kind: str, config: dict[str, Any]) -> Callable[[str], JudgeSource
 
     component = make_component("component", kind, config, "--component")
     if not isinstance(component, Component):
-        raise ConfigError("MODEL", f"{kind} compares the trajectories of a group", "Use a component that scores each")
+        raise ConfigError("MODEL", f"{kind} compares the trajectories of a group", "Use a component that does not")
     return lambda _: component_judge(component)
 
 

@@ -21,7 +21,7 @@ app = typer.Typer(rich_help_panel="look", help="Convert traces for other program
 
 
 _NAMES = {"atif": "atif", "jsonl": "records.jsonl", "csv": "csv", "sft": "sft.parquet"}
-"""How the output file's name ends, for each format."""
+"""The ending of the output file's name for each format."""
 
 
 @app.command()
@@ -110,7 +110,7 @@ def _sft(
 
 
 def _model(path: Path) -> str | None:
-    """Return the model of the run that wrote a trace, or None if it is unknown."""
+    """Return the model of the run that wrote a trace, or None if the model is unknown."""
     file = path.with_name("run.json")
     if not file.is_file():
         return None

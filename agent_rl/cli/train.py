@@ -46,7 +46,7 @@ def train(
         bool, typer.Option("--dry-run", help="Print the composed configuration without starting a run")
     ] = False,
     predict: Annotated[
-        str | None, typer.Option(help="Predict this run, without starting it, from this run folder of its CPU version")
+        str | None, typer.Option(help="Run folder of the CPU version, to predict this run from without starting it")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every line of the run's log")] = False,
     as_json: Annotated[
@@ -101,7 +101,7 @@ def train(
     recipe = with_additions(recipe, data, reward)
     keys = keys_with_model(recipe, overrides, model)
     starts_small = is_task(recipe) and cpu.is_selected() and not names_a_model(keys)
-    start = ColdStart(recipe, keys) if starts_small else None  # raises an error for a bad expert
+    start = ColdStart(recipe, keys) if starts_small else None  # rejects a task with a bad expert
     if predict is not None:
         from agent_rl.evaluation.prediction import predict as predicted
 

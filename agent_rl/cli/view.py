@@ -37,7 +37,7 @@ def view(
     The viewer reads traces of runs and evaluations, verl's rollout dumps (trainer.rollout_data_dir) and ATIF files,
     even while a run writes them. Ctrl-C stops the server.
 
-    --json: `url` and `trajectories` (the number of them), printed once the pages can be opened.
+    --json: `url` and the number of `trajectories`, printed once the pages can be opened.
     """
     import secrets
 

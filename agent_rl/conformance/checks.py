@@ -35,12 +35,12 @@ class Protocol(Checks):
 
     @each(requested=True, not_requested=False)
     async def streams_have_openais_form(self, is_requested: bool) -> None:
-        """Chunks share one id; the role comes first, the finish reason last, then usage if requested, and [DONE]."""
+        """Chunks have one id, a role, then a finish reason, then usage if requested; [DONE] ends the stream."""
         events = await (await self.play()).events(HELLO, stream_options={"include_usage": is_requested})
         *chunks, last = [data for _, data in events]
         choices = [choice for chunk in chunks for choice in chunk["choices"]]
         heads = {(chunk["object"], chunk["id"]) for chunk in chunks}
-        equal((last, len(heads), heads.pop()[0]), ("[DONE]", 1, "chat.completion.chunk"), "end, heads and object")
+        equal((last, len(heads), heads.pop()[0]), ("[DONE]", 1, "chat.completion.chunk"), "end, ids and object")
         equal(choices[0]["delta"].get("role"), "assistant", "role of the first chunk")
         finished = [choice["finish_reason"] is not None for choice in choices]
         equal(finished, [False] * (len(choices) - 1) + [True], "whether choices have a finish reason")
@@ -95,10 +95,10 @@ class Protocol(Checks):
         expect("prompt is too long" in repr(refused), f"a long prompt is refused with {refused}")
 
     async def message_events_have_anthropics_order(self) -> None:
-        """The order is message_start, each block's start, deltas and stop, message_delta, message_stop."""
+        """The order is message_start; start, deltas and stop of each block; message_delta; message_stop."""
         client, tools = await self.play(CALL), [{"name": "add", "input_schema": {"type": "object"}}]
         events = await client.events(ADD, path="/v1/messages", max_tokens=99, tools=tools)
-        equal([data.get("type") for _, data in events], [name for name, _ in events], "types of the events")
+        equal([data.get("type") for _, data in events], [name for name, _ in events], "event types")
         order = " ".join(f"{name}{data.get('index', '')}" for name, data in events if name != "ping")
         blocks = r"(content_block_start(?P<n>\d+) (content_block_delta(?P=n) )*content_block_stop(?P=n) )+"
         expect(re.fullmatch(f"message_start {blocks}message_delta message_stop", order), f"the order is {order}")
@@ -116,7 +116,7 @@ class Training(Checks):
 
     @each(retry_count=(FIRST, RETRY), idempotency_key=(KEY, KEY))
     async def a_retry_gets_the_same_turn(self, headers: Any) -> None:
-        """A request with a retry count above 0, or a repeated idempotency key, gets the first attempt's turn."""
+        """A retry (a count above 0, or an equal idempotency key) gets the first attempt's turn, trained on once."""
         client = await self.play("one", "two")
         for attempt in headers:
             await client.talk(HELLO, says="one", headers=attempt)
@@ -144,7 +144,7 @@ class Training(Checks):
             await client.events(HELLO, most=most, tools=TOOLS, headers=FIRST)
             if most <= finish:
                 again = await client.events(HELLO, tools=TOOLS, headers=RETRY)
-                expect("wrong" not in repr(again), f"the retry gets another turn (hung up at event {most})")
+                expect("wrong" not in repr(again), f"the retry gets a different turn (hung up at event {most})")
             await client.trains(CALL)
 
     @each(answer=False, stream=True)
@@ -179,7 +179,7 @@ class Training(Checks):
         end.result()
         response = await client.send({"messages": [HELLO]})
         expect(response.status_code in (401, 403, 404, 409, 410), f"status {response.status_code}")
-        equal(len(self.engine.played), 2, "turns of the engine")
+        equal(len(self.engine.played), 2, "turns that the engine played")
 
     async def an_ordinary_agent_gives_one_sequence(self) -> None:
         """An agent that appends turns and results, with changing headers, produces one sequence."""
@@ -206,7 +206,7 @@ class Training(Checks):
 
     @each(items=True, previous_response_id=False)
     async def responses_give_one_sequence(self, is_whole: bool) -> None:
-        """A call's result continues the sequence, with the answer's items repeated or with `previous_response_id`."""
+        """A call's result continues the sequence, whether sent with the answer's items or `previous_response_id`."""
         client, path = await self.play(THOUGHTS + CALL, "It is 3."), "/v1/responses"
         tools = [{"type": "function", **TOOLS[0]["function"]}]
         first = await client.post(path, input=[ADD], tools=tools)
@@ -224,7 +224,7 @@ class Training(Checks):
         dropped_thoughts=None,
     )
     async def rewritten_turns_continue_a_conversation(self, rewrite: Any) -> None:
-        """A client may send a turn with a call back in another form, which the check's name gives after its colon."""
+        """A client may rewrite a turn with a call before sending it back; the check's name states the change."""
         turn = ("" if rewrite else THOUGHTS) + called(b=2, a=1, note="caf\u00e9", text="")
         client = await self.play(turn, "It is 3.")
         messages = await client.talk(ADD, tools=TOOLS)
@@ -243,7 +243,7 @@ class Training(Checks):
         await client.trains("root", "left", "right", "far right")
 
     async def compacted_histories_start_a_sequence(self) -> None:
-        """If a client replaces the history with a summary, a new sequence starts, with the summary as mere context."""
+        """If a client replaces the history with a summary, a sequence starts that has the summary as context."""
         client = await self.play("A long turn.", "A summary.", "The end.")
         await client.talk(*await client.talk(HELLO), user("Summarise."), says="A summary.")
         await client.talk(user("Summary: A summary.\nContinue."))
@@ -255,7 +255,7 @@ class Training(Checks):
         messages = await client.talk(ADD, eight, HELLO)
         await client.talk(*messages, user("4 + 4?"), eight, user("Sure?"))
         prompt = self.engine.tokenizer.decode(list(self.engine.by_prompt)[1])
-        equal(prompt.count("8<|im_end|>"), 2, f"turns of the client in {prompt!r}")
+        equal(prompt.count("8<|im_end|>"), 2, f"the client's turns in {prompt!r}")
         is_answered = (await client.send({"messages": [HELLO, eight]})).status_code == 200
         await client.trains("one", "two", *["three"] * is_answered)
 
@@ -287,11 +287,11 @@ class Training(Checks):
             messages = await client.talk(user(text), tools=TOOLS)
             await client.talk(*messages, *results(messages, text), tools=TOOLS)
             counts.append([ids.count(self.engine.tokenizer.eos_token_id) for ids in self.engine.by_prompt])
-        equal(counts[1], counts[0], "ends of messages before both turns")
+        equal(counts[1], counts[0], "numbers of end-of-message tokens in the prompts")
 
     @each(unknown=called("multiply", a=1, b=2), unreadable="I add.\n<tool_call>\n{a: 1\n</tool_call>")
     async def odd_calls_are_no_error(self, turn: str) -> None:
-        """A call to an unknown tool, or one without JSON, is treated as a call or as text, as inference servers do."""
+        """A call to an unknown tool, or a call that is not JSON, becomes a call or text, as in inference servers."""
         client = await self.play(turn, "Sorry.")
         messages = await client.talk(ADD, tools=TOOLS)
         is_call = bool(messages[-1].get("tool_calls"))
@@ -320,7 +320,7 @@ class Training(Checks):
         equal((await client.trains("one"))[0].logprobs is not None, is_on, "whether there are log-probs")
 
     async def new_weights_are_a_range(self) -> None:
-        """An episode reports all weight versions that sampled it, even two within a turn, and no other model's."""
+        """An episode reports all weight versions that sampled it, even within a turn, and no other model's versions."""
         spans = {"two": (7, 8), "early": (3, 3), "side": (9, 9)}
         client = await self.play("one", *(ScriptedTurn(*span) for span in spans.items()))
         [first] = await self.generating(client.talk(HELLO))
@@ -338,7 +338,7 @@ class Training(Checks):
         max_completion_tokens=({"max_completion_tokens": 3, "finish": "length"}, "one two three"),
     )
     async def cut_turns_are_trained_as_sampled(self, case: Any) -> None:
-        """A turn that ends at a stop string or a limit is trained on up to there, and the conversation continues."""
+        """A turn that a stop string or a limit ends is trained on up to its end, and the conversation continues."""
         options, turn = case
         client = await self.play(turn, "four")
         await client.talk(*await client.talk(HELLO, **options), user("Continue."))

@@ -54,7 +54,7 @@ class Checks:
         return Client(self, gateway if isinstance(gateway, OpenSession) else await gateway.session(**run))
 
     async def generating(self, *requests: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
-        """Start requests, and return while their turns are being generated, which ends once `engine.free` is set."""
+        """Start requests, and return while their turns are being generated; setting `engine.free` ends the turns."""
         self.engine.free.clear()
         tasks, played = [asyncio.ensure_future(request) for request in requests], len(self.engine.played)
         while len(self.engine.played) < played + len(tasks) and not any(task.done() for task in tasks):  # noqa: ASYNC110
@@ -124,7 +124,7 @@ class Client:
         return events
 
     async def trains(self, *texts: str, sequences: int | None = None) -> list[TrainedSequence]:
-        """End the session, check that exactly the turns with these texts are trained, and return its sequences."""
+        """End the session, check that exactly the turns with these texts are trained on, and return its sequences."""
         assert isinstance(self._driver, Driver)
         await self._driver.finish(self.session)
         trained = await self._driver.sequences(self.session)
@@ -139,7 +139,7 @@ def user(text: str) -> dict[str, Any]:
 
 
 def called(name: str = "add", text: str = "I add.", **arguments: Any) -> str:
-    """Return the text of a policy's turn with a call."""
+    """Return the text of a policy's turn that contains a call."""
     return f"{text}\n<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>".strip()
 
 

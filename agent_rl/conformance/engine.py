@@ -29,7 +29,7 @@ from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.tools.declared import declared_functions
 
 MODEL = "policy"
-LONGEST = 100_000  # maximum number of tokens of a prompt over HTTP
+LONGEST = 100_000  # maximum number of tokens in a prompt sent over HTTP
 
 
 @dataclass
@@ -151,7 +151,7 @@ class Engine:
 
 
 def _choice(output: Any) -> dict[str, Any]:
-    """Return the fields that the choices of both routes share."""
+    """Return the fields that a choice has in the answers of both routes."""
     pairs = zip(output.token_ids, output.log_probs or (), strict=False)
     shown = [{"token": f"token_id:{token}", "logprob": logprob, "top_logprobs": []} for token, logprob in pairs]
     logprobs = None if output.log_probs is None else {"content": shown}

@@ -52,7 +52,7 @@ async def _result(name: str, gateway: Driver | OpenSession, engine: Engine) -> d
     except (Fault, Unsupported) as error:
         status, problem = "missing" if isinstance(error, Unsupported) else "fails", str(error)
     except OutOfTime:
-        status, problem = "does not end", f"it did not end within {TIMEOUT_S:g} s"
+        status, problem = "does not end", f"the check did not end within {TIMEOUT_S:g} s"
     except Exception as error:  # noqa: BLE001 - any error in an answer or a driver is attributed to the gateway
         status, problem = "fails", f"{type(error).__name__}: {error}"
     return {"check": name, "holds": check.__doc__, "status": status, "problem": problem}

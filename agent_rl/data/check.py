@@ -179,7 +179,7 @@ class Rows:
     Attributes:
         names: returns findings about agents, tools and scorers that a row names but that do not exist.
         length: returns the length of the prompt as the model sees it, in `unit`.
-        unit: unit of lengths.
+        unit: unit of prompt lengths.
         grade: returns findings about the ground truths of some rows.
         sample: number of rows that `grade` gets, drawn at random with `seed`; None means all rows.
         seed: seed of the sample.
@@ -277,7 +277,7 @@ def _duplicates(digests: Sequence[tuple[Any, ...]], files: Sequence[str]) -> Ite
                 text = f"{other} asks the same question and has a different ground truth"
                 yield file, number, RowFinding(CONFLICT, text, "Keep the row with the right ground truth")
         elif row.split != row.split_of_first:
-            remedy = "Remove it from one split, because rows that are used for training cannot measure progress"
+            remedy = "Remove the row from one split, because rows that are used for training cannot measure progress"
             yield row.file, row.row, RowFinding("in two splits", f"{first} asks the same question", remedy)
         else:
             yield row.file, row.row, RowFinding("duplicate", f"{first} asks the same question", "Keep one row", False)

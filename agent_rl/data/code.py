@@ -63,7 +63,7 @@ def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, 
 
 
 def stub(row: Mapping[str, Any]) -> str:
-    """Return a program that solves nothing: the published solution's functions, which now return None, or `pass`."""
+    """Return a program that solves nothing: the published solution with functions that return None, or `pass`."""
     try:
         tree = ast.parse(row["extra_info"].get("solution") or "")
     except (SyntaxError, ValueError):  # the solution is for another version of Python
@@ -101,7 +101,7 @@ _Parts = tuple[str, str, Any, Any]
 def _apps(example: Mapping[str, Any]) -> _Parts:
     tests = json_of(example, "input_output")
     if not isinstance(tests, Mapping) or not tests.get("inputs"):
-        raise ConfigError("column input_output", "it has no inputs", "Remove rows without tests")
+        raise ConfigError("column input_output", "there are no inputs", "Remove rows without tests")
     solutions = json_of(example, "solutions") if example.get("solutions") else []
     cases = {key: tests[key] for key in ("inputs", "outputs", "fn_name") if tests.get(key) is not None}
     source = "taco" if "expected_time_complexity" in example or "skill_types" in example else "apps"
@@ -153,7 +153,7 @@ _FORMS = {
     "input_output": _apps,
     "test": _kodcode,
 }
-"""Reader for each form, by a column that identifies the form; the first of these columns in a row is decisive."""
+"""The reader of each form, by a column that identifies the form; earlier columns take precedence."""
 
 
 def _with_start(example: Mapping[str, Any], question: str) -> str:

@@ -74,13 +74,13 @@ class RewardColumn(BaseModel):
     ground_truth: Annotated[Any, AfterValidator(_truth)] = None
     """The right answer: text, or the list or mapping that the scorer documents; numbers are stored as text."""
     test_cases: Any = None
-    """Additional tests of a program, for your own scorers."""
+    """Additional tests for a submitted program, which your own scorers can use."""
 
     @model_validator(mode="after")
     def _has_truth(self) -> RewardColumn:
         if self.ground_truth is None and self.style not in ("model", "environment"):
             remedy = (
-                "Provide the right answer as ground_truth, or set style to model or environment if one of these judges"
+                "Set ground_truth to the right answer, or set style to model or environment for a row without an answer"
             )
             raise InvalidValueError("the row has no ground_truth", remedy)
         return self
@@ -112,7 +112,7 @@ class ExtraInfo(BaseModel):
     original_prompt: Any = None
     """The prompt that your scorer or reward function gets; None means the user's last message."""
     test_cases: Any = None
-    """Additional tests of a program, for your own scorers."""
+    """Additional tests for a submitted program, which your own scorers can use."""
 
 
 class Row(BaseModel):
@@ -148,7 +148,7 @@ class Row(BaseModel):
             marks = sum(message.content.count(mark) for message in self.prompt)
             if marks != len(media or ()):
                 problem = f"the prompt has {marks} {mark} for {len(media or ())} {mark.strip('<>')}s"
-                raise InvalidValueError(problem, f"Write one {mark} in the prompt for each of them")
+                raise InvalidValueError(problem, f"Write one {mark} in the prompt for each image or video")
         return self
 
 

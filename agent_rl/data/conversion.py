@@ -49,7 +49,7 @@ class RawSet:
         to_row: makes one row from an example, `agent_name` and the values of the options in `arguments`.
         hub: location of each split on the Hub.
         agent_name: default agent loop of the rows.
-        arguments: additional command line options for argparse; `prepare` gets their values, or `to_row` if unset.
+        arguments: additional command line options for argparse, whose values are passed to `prepare`.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
         prepare: called once with the options before reading starts; returns the options to pass to `to_row`.
         generate: makes the examples of each split, so no input is read. The function gets the options, the seed, and
@@ -131,7 +131,7 @@ def run(
 def _convert(
     data_set: RawSet, inputs: Mapping[str, Iterable[Raw]], options: Mapping[str, Any], common: Mapping[str, Any]
 ) -> tuple[dict[Path, int], Counter[str]]:
-    """Write `<split>.parquet` for every split, or no file at all.
+    """Write `<split>.parquet` for every split; on an error, write no file.
 
     Args:
         data_set: the data set, whose `to_row` makes the rows.

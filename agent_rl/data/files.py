@@ -103,7 +103,7 @@ def read_rows(path: str, most: int) -> RowsFile:
     except ConfigError as error:
         return RowsFile(path, error=error)
     except (pa.ArrowException, OverflowError) as error:
-        problem = f"verl cannot read it as a table: {str(error).splitlines()[0]}"
+        problem = f"verl cannot read the file as a table: {str(error).splitlines()[0]}"
         return RowsFile(path, error=ConfigError(path, problem, "Give each key the same type in all rows"))
     changes = tuple(dict.fromkeys(change for row in rows for change in row.changes))
     return RowsFile(path, count, schema, [row.row for row in rows], changes=changes)
@@ -130,4 +130,4 @@ def without_prompt(path: str, columns: Sequence[str]) -> tuple[str, str]:
     question, answer = (next((name for name in names if name in columns), "COLUMN") for names in (QUESTIONS, ANSWERS))
     command = ["agent-rl", "data", "convert", path, "--prompt", question, "--answer", answer]
     problem = f"{path} has no prompt column, only {', '.join(map(str, columns))}"
-    return problem, f"Convert it to rows with: {shlex.join(command)}"
+    return problem, f"Convert the file to rows with: {shlex.join(command)}"

@@ -78,7 +78,7 @@ class ColumnMapping(BaseModel):
         try:
             return self._template.render(**{str(key): value for key, value in example.items()})
         except jinja2.TemplateError as error:
-            has = f"It has the columns {', '.join(map(str, example))}"
+            has = f"The columns are {', '.join(map(str, example))}"
             raise ConfigError(f"template {self.template}", str(error), has) from error
 
 
@@ -143,7 +143,7 @@ def _from_known_shape(
     row, _ = as_row(defaults | {name: value for name, value in example.items() if value is not None}, number=index)
     if row.get("prompt") is None:
         remedy = "Set the question's column with --prompt and the answer's column with --answer"
-        raise ConfigError("column prompt", f"it is missing among the columns {', '.join(map(str, example))}", remedy)
+        raise ConfigError("column prompt", f"the file has only the columns {', '.join(map(str, example))}", remedy)
     info = {"split": split} | row["extra_info"]
     if tool_selection is not None:
         info["tool_selection"] = tool_selection

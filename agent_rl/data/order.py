@@ -5,9 +5,9 @@
     order.report(step, [(row, success_rate)])
 
 A pass draws each row of a source at most once. The rows, the settings, the seed and the reported success rates
-determine the order: all randomness is a hash of seed, source, pass and row, and drawing from the source with the
-largest deficit keeps the shares exact. `state` returns plain data from which another process can continue with the same
-draws.
+determine the order: every random choice is derived from a hash of seed, source, pass and row, and drawing from the
+source with the largest deficit keeps the shares exact. `state` returns plain data from which another process can
+continue with the same draws.
 
 This module works with row numbers, not with rows, and does not depend on verl or torch.
 """
@@ -87,7 +87,7 @@ class RowOrder:
     """The endless sequence in which a run draws its rows.
 
     Args:
-        rows: facts about the rows; a row's number is its position in them.
+        rows: facts about the rows; a row's number is its position in these facts.
         settings: the `agent_rl.data` section; `order: null` means `shuffled`.
         seed: seed of all shuffling.
 

@@ -20,7 +20,7 @@ A conversation that has already started:
                      {"role": "assistant", "content": "11"}, {"role": "user", "content": "The next one?"}],
              data_source="gsm8k", ground_truth=13, split="train", index=3)
 
-A simulated user who knows more than the first message says:
+A simulated user who knows more than the first message reveals:
 
     make_row(question="Hello, I need help with my order.", data_source="my/shop", ground_truth="cancel 17",
              agent_name="user_sim_agent", split="train", index=4,
@@ -95,7 +95,7 @@ def make_row(
     place = f"{data_source}, {split} row {index}"
     if prompt is None:
         if question is None:
-            raise ConfigError(f"{place}, column prompt", "both prompt and question are missing", "Pass one of them")
+            raise ConfigError(f"{place}, column prompt", "both prompt and question are missing", "Pass one of the two")
         prompt = [{"role": "user", "content": question}]
     messages, pictures, films = as_messages(prompt, f"{place}, column prompt")
     no_truth = ground_truth is None and style in ("model", "environment")
@@ -133,7 +133,7 @@ def make_row(
 
 
 def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
-    """Decorate a function that returns the arguments of `make_row` for an example, so that it returns the row.
+    """Decorate a function that returns `make_row`'s arguments for an example, so that it returns the row instead.
 
     Args:
         arguments_of: takes the example, and those of `split`, `index` and the options that it has as parameters.

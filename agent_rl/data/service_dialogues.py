@@ -1,8 +1,8 @@
 """Generated customers of a small shop who want to cancel, redirect or return an order, if the shop's rules allow it.
 
 A row contains the orders with their states for the agent's tool, the customer's messages, and the right change to the
-order, which the agent does not see. Half of the requests must be refused, because the order has left or has not arrived
-yet; the agent must then change nothing and tell the customer the order's state.
+order, which the agent does not see. Half of the requests must be refused, because the order has already been shipped or
+has not arrived yet; the agent must then change nothing and tell the customer the order's state.
 
 The customers' messages do not depend on the agent's replies. The simulated user scores the dialogue
 (recipes/multi_rm/shop.py).

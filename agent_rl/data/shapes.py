@@ -38,7 +38,7 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
     """Convert a row to the contract as far as possible; return it with a list of the changes.
 
     Args:
-        raw: the columns, as stored or in one of the module's shapes.
+        raw: the row's columns, as stored or in one of the shapes that the module's docstring lists.
         number: number of the row in its file, used as `extra_info.index` if the row has none.
         place: location of the row, for error messages.
 
@@ -125,7 +125,7 @@ def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None
 
 
 def _complete(row: dict[str, Any], changed: Callable[[str], None], number: int) -> None:
-    """Fill in missing columns: tests become the ground truth, numbers become text, and the row gets a number."""
+    """Fill in missing values: tests become the ground truth, numbers become text, and the row gets a number."""
     model, info = row["reward_model"], row["extra_info"]
     if not isinstance(model, dict) or not isinstance(info, dict):
         return

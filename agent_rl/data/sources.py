@@ -25,7 +25,7 @@ SPLITS = {
     **{"train": "train", "training": "train", "test": "test"},
     **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
 }
-"""The name of the output file's split for each name that data sets use for a split."""
+"""The output split for each name that data sets use for a split."""
 _LARGEST_FIELD = 2**31 - 1
 _SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
 
@@ -77,7 +77,7 @@ def from_hub(name: str, config: str | None = None, split: str = "train") -> Iter
             yield Raw(f"{name}, {split} row {number}", dict(value))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         problem = f"the data set cannot be loaded from the Hugging Face Hub ({str(error).splitlines()[0]})"
-        remedy = "Check its name, or download its files and pass them with --input (or --local_dataset_path FOLDER)"
+        remedy = "Check the name, or download the files and pass them with --input (or --local_dataset_path FOLDER)"
         raise ConfigError(name, problem, remedy) from error
 
 
@@ -115,12 +115,12 @@ def _suffix(path: Path) -> str:
 
 def _reader(file: Path) -> Callable[[Path], Iterator[Raw]]:
     if file.is_dir():
-        raise ConfigError(str(file), "it is a folder", "Pass the files in it, or use --local_dataset_path FOLDER")
+        raise ConfigError(str(file), "it is a folder", "Pass the files, or use --local_dataset_path FOLDER")
     suffix = _suffix(file)
     kinds = {".csv": _csv, ".tsv": _csv, ".json": _json, ".jsonl": _json, ".parquet": _parquet}
     if suffix not in kinds:
         problem = f"files with the extension {suffix or '(none)'} cannot be read"
-        raise ConfigError(str(file), problem, f"Write it as one of {', '.join(SUFFIXES)}")
+        raise ConfigError(str(file), problem, f"Write the file as one of {', '.join(SUFFIXES)}")
     if not file.exists():
         near = [path.name for path in file.parent.glob("*") if _suffix(path) in SUFFIXES]
         remedy = did_you_mean(file.name, near) if near else "Correct the path"
@@ -149,7 +149,7 @@ def _csv(file: Path) -> Iterator[Raw]:
         try:
             names = next(reader, [])
             if duplicates := sorted({name for name in names if names.count(name) > 1}):
-                raise ConfigError(f"{file}, line 1", f"the {duplicates[0]!r} column occurs twice", "Rename one of them")
+                raise ConfigError(f"{file}, line 1", f"the {duplicates[0]!r} column occurs twice", "Rename a column")
             for cells in reader:
                 place = f"{file}, line {reader.line_num}"
                 if cells and len(cells) != len(names):
@@ -205,4 +205,4 @@ def _parquet(file: Path) -> Iterator[Raw]:
     except (pa.ArrowException, OSError) as error:
         where = f"{file}, after row {number - 1}" if number else str(file)
         problem = f"cannot be read as parquet: {str(error).splitlines()[0]}"
-        raise ConfigError(where, problem, "Write or download it again") from error
+        raise ConfigError(where, problem, "Write or download the file again") from error

@@ -109,7 +109,7 @@ class RunCase:
 
     @property
     def has_rows_of_ours(self) -> bool:
-        """Whether rows are read by agent_rl's or verl's data set class, which do not change rows."""
+        """Whether rows are read by agent_rl's or verl's data set class, neither of which changes rows."""
         return self.get("data.custom_cls.name") in (None, "RowDataSet")
 
     @property
@@ -118,7 +118,7 @@ class RunCase:
         return str(self.get("actor_rollout_ref.rollout.agent.default_agent_loop", "single_turn_agent"))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a key's value as plain data, with interpolations resolved, or `default` if it is null or absent.
+        """Return a key's value as plain data, with interpolations resolved, or `default` for a null or absent value.
 
         Raises:
             ConfigError: the value refers to a missing key or variable.
@@ -135,7 +135,7 @@ class RunCase:
         return default if value is None else value
 
     def number(self, key: str, default: int) -> int:
-        """Return the value of a key that must be a whole number, which `values` checks; errors are those of `get`."""
+        """Return the value of a key that must be a whole number (`values` checks this); raise the errors of `get`."""
         return int(self.get(key, default))
 
     def path(self, value: str) -> str:

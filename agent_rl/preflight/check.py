@@ -29,7 +29,7 @@ class Status(str, Enum):
 
     OK = "ok"
     WARNING = "warning"
-    """The run starts, but probably not as the user intends."""
+    """The run starts, but probably does not do what the user intends."""
     PROBLEM = "problem"
     """The run fails or hangs."""
     SKIPPED = "skipped"
@@ -68,7 +68,7 @@ def warning(text: str, remedy: str, subject: str = "") -> Finding:
 
 
 def problem(text: str, remedy: str, subject: str = "") -> Finding:
-    """Create a finding that makes the run fail."""
+    """Create a finding about a problem that would make the run fail."""
     return Finding(subject, Status.PROBLEM, text, remedy)
 
 
@@ -96,9 +96,9 @@ class Check:
     """A registered check.
 
     Attributes:
-        group: the group of its findings in the table.
+        group: the group of the check's findings in the table.
         subject: the subject of findings that name none themselves.
-        function: takes a `RunCase`; returns its findings, or raises a `FatalError`.
+        function: takes a `RunCase`, and returns findings or raises a `FatalError`.
         needs: the requirements of the check.
         at: the places where the check runs: `compose`, `launch`, `trainer`, `doctor`.
     """
@@ -141,8 +141,8 @@ def check(
     """Register a function as a check.
 
     Args:
-        group: the group of its findings in the table.
-        subject: the default subject of its findings; if empty, the function's name with spaces.
+        group: the group of the check's findings in the table.
+        subject: the default subject of the check's findings; if empty, the function's name with spaces.
         needs: the requirements of the check.
         at: the places where the check runs.
 
@@ -165,7 +165,7 @@ def checks_at(at: str) -> list[Check]:
 
 
 def refuse(at: str, case: Any) -> None:
-    """Run the checks of a place.
+    """Run the checks that are registered for a place.
 
     Raises:
         FatalError: the first error from a check.
@@ -180,4 +180,4 @@ def refusal(error: FatalError) -> Finding:
     """Convert an error to a finding."""
     if isinstance(error, ConfigError):
         return problem(f"{error.key}: {error.problem}", error.remedy)
-    return problem(str(error), "Correct the code there")
+    return problem(str(error), "Correct the code that the error names")

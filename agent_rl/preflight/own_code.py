@@ -41,7 +41,7 @@ Row = Mapping[str, Any]
 @check("tools", at=("trainer",))
 def readable_tools(case: RunCase) -> None:
     """The tool file can be read."""
-    case.tools  # noqa: B018 - raises if it cannot be read
+    case.tools  # noqa: B018 - raises if the file cannot be read
 
 
 @check("your code", "simulated user", at=("trainer", "doctor"))

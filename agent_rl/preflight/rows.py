@@ -65,7 +65,7 @@ def built_in_components(case: RunCase) -> None:
 
 @check("reward", "scorers", at=("trainer",))
 def scorers(case: RunCase) -> None:
-    """The scorer that the settings name exists; if they name none, each data source of the rows has a scorer."""
+    """The scorer that the settings name exists; without such a setting, each data source of the rows has a scorer."""
     _require_scorers(case)
 
 

@@ -1,7 +1,7 @@
 """Checks for values that verl's configuration accepts but verl cannot use: types, sizes, the estimator.
 
-verl reports most of these values only in a worker, after Ray has started and the model is loaded, and never reports
-some. Other checks report values that cannot be resolved.
+verl reports most of these values only in a worker, after Ray has started and the model is loaded, and some not at all.
+Other checks report values that cannot be resolved.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ OPTIONAL_SIZES = (
 """Keys whose value is null or a whole number of 1 or more."""
 
 PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
-"""Rollout keys whose values, multiplied, are the number of GPUs per engine."""
+"""Rollout keys whose values multiply to the number of GPUs per engine."""
 
 OF_ANY_TYPE = ("algorithm.rollout_correction.rollout_is_threshold",)
 """Keys that accept text although their default is a number."""
@@ -92,7 +92,7 @@ UNREAD = {
         for name in ("optimal_token_baseline", "tir_optimal_token_baseline")
     },
 }
-"""The reason why a key must not be set with an estimator, and the remedy, by estimator and key."""
+"""For each estimator and key, why the key must not be set with the estimator, and the remedy."""
 MEANS_OF_SEQUENCES = ("geo_mean", "sapo")
 """verl's policy losses that ignore `loss_agg_mode`."""
 MEAN_OF_SEQUENCES = "seq-mean-token-mean"
@@ -189,7 +189,7 @@ def correction(case: RunCase) -> Errors:
     if not (active := [f"{key}={value}" for key in keys if (value := _get(case, key)) is not None]):
         return
     if _get(case, f"{CORRECTION}.bypass_mode") is True:
-        problem = f"it uses the engine's log-probs instead of the trainer's, which {active[0]} compares"
+        problem = f"this key replaces the trainer's log-probs, which {active[0]} compares, with the engine's"
         yield ConfigError(f"{CORRECTION}.bypass_mode", problem, "Set it to false, or write correction=none")
     if _get(case, f"{ROLLOUT}.calculate_log_probs") is False:
         problem = f"{active[0]} needs the engine's log-probs (value False)"

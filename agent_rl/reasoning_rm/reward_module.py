@@ -62,12 +62,12 @@ class RewardModule:
         """
         if on and self.enable_thinking:
             problem = f"it is true, but the prompts of {self.name} ask for thoughts as well (enable_thinking=True)"
-            raise ConfigError(_THOUGHTS, problem, "Set only one of them; for reasoning models, set this key")
+            raise ConfigError(_THOUGHTS, problem, "Set only one of the two; for reasoning models, set this key")
         if self.enable_thinking is None:
             self.enable_thinking = not on
 
     def format(self, sample: DataSample | Mapping[str, Any], **more: Any) -> str:
-        """Return the prompt about a sample, which may be passed as itself or in a row.
+        """Return the prompt about a sample, which may be passed on its own or in a row.
 
         Args:
             sample: the sample to judge, or a row that contains it.

@@ -111,7 +111,7 @@ def compute_score(
             `pointwise_reward`, `pairwise_reward`, or the mean of `pointwise_reward` over the criteria.
         low: the worst possible score.
         high: the best possible score.
-        format_weight: share of `format_reward` in the score; the reward for the verdict has the rest.
+        format_weight: share of `format_reward` in the score; the rest is the reward for the verdict.
 
     Returns:
         `score` and the keys of `LOGGED`. The absolute error of an unreadable verdict is the maximum.

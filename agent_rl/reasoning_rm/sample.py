@@ -73,7 +73,7 @@ class DataSample(Section):
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], *, score: str = "helpfulness") -> DataSample:
-        """Create the sample from a row.
+        """Create a sample from a row.
 
         Args:
             row: a row from `to_row` or from a converter of `agent_rl.data.preferences`.

@@ -89,7 +89,7 @@ async def within(limit_s: float, work: Coroutine[Any, Any, T]) -> T:
         await _stop(task)
         raise OutOfTime
     if task.cancelled():
-        raise RuntimeError("it was cancelled from within")
+        raise RuntimeError("the work was cancelled from within")
     return task.result()
 
 
@@ -105,7 +105,7 @@ async def repeated(
     not all retry at the same moment.
 
     Raises:
-        Exception: the last failure, if no repeat or no time is left.
+        Exception: the last failure, if no repeats or no time is left.
         OutOfTime: the limit was reached and nothing had failed before.
     """
     end = time.monotonic() + limit_s
@@ -216,7 +216,7 @@ def _work(function: Callable[..., T], *arguments: Any) -> tuple[Callable[[], Non
     def work() -> None:
         try:
             future.set_result(context.run(function, *arguments))
-        except StopIteration as error:  # asyncio's futures cannot carry it
+        except StopIteration as error:  # asyncio's futures cannot carry this exception
             future.set_exception(RuntimeError(f"the tool raised {error!r}"))
         except BaseException as error:  # noqa: BLE001 - passed to the awaiting call, which handles it
             future.set_exception(error)

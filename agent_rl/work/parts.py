@@ -59,7 +59,7 @@ def replace_file(path: Path, content: str) -> None:
 
 
 def parts(path: str | os.PathLike[str]) -> list[Path]:
-    """Return the existing parts in order; the first part is included even if it does not exist."""
+    """Return a file's existing parts in order; the first part is included even if it does not exist."""
     first = Path(path)
     later = (_part(first, number) for number in itertools.count(1))
     return [first, *itertools.takewhile(Path.exists, later)]

@@ -1,4 +1,4 @@
-"""`Store` keeps results by key in an append-only file. `Cache` executes equal calls only once, even concurrently.
+"""`Store` keeps results by key in an append-only file. `Cache` executes equal calls only once, even concurrent ones.
 `pieces` stores a long command's finished parts until all parts are done, so that an interrupted command can resume.
 
 Each line of a store's file is `[key, result]` as JSON. Processes on one machine may append to a file at the same time,
@@ -240,7 +240,7 @@ class Cache:
             self._store.put(key, text)
             return
         with self._lock:
-            if key in self._texts:  # another event loop added it
+            if key in self._texts:  # another event loop added the text
                 return
             self._texts[key] = text
             self._bytes += len(text) + ENTRY_BYTES
