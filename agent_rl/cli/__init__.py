@@ -1,4 +1,4 @@
-"""The `agent-rl` commands, one file each, which parse arguments and print results.
+"""The `agent-rl` commands, each in its own file; a command parses arguments and prints results.
 
 A command contains no other logic: it calls code in other folders, and imports that code only when it runs.
 """

@@ -29,7 +29,7 @@ def configured(config: Path | None, overrides: Sequence[str]) -> Reward:
     """Build a configuration's reward, with overrides.
 
     Raises:
-        ConfigError: a setting cannot be used; the error names key, value and remedy.
+        ConfigError: a setting cannot be used; the error names the key, value and remedy.
     """
     from omegaconf import OmegaConf
 

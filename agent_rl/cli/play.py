@@ -42,7 +42,7 @@ def play(
       agent-rl play my_trl.py:GameEnv --reward my_trl.py:reward_won
 
     A line such as look_up(number=182) calls a tool; any other line is a message, like a model's turn without a call.
-    The end of the input ends the episode. A TRL class needs no reward here.
+    The end of the input ends the episode. A TRL class needs no reward for this command.
 
     --json: `turns` (each with `text` and `answer`), and `reward`.
     """

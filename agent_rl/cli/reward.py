@@ -54,8 +54,8 @@ def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = Fals
     of data.max_response_length equally; a turn and a call take one second each. A component that is measured by a
     model, a service or your code appears in the sum by name. For a weight with a schedule, the last value is used.
 
-    --json: for each pattern of data sources (`*` means all others), `formula` and `pays`: each behavior's number, and
-    the weights of the components that appear by name.
+    --json: for each pattern of data sources (`*` means all others), `formula` and `pays` (each behavior's reward, and
+    the weights of the components that appear by name).
     """
     from agent_rl.launch.composition import compose
     from agent_rl.launch.doctor.case import Case

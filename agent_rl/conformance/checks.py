@@ -311,7 +311,7 @@ class Training(Checks):
 
     @each(on=True, off=False)
     async def log_probs_are_the_engines(self, is_on: bool) -> None:
-        """Trained tokens and answers have the engine's log-probs, or none (rather than zeros) in a run without them."""
+        """Trained tokens and answers have the engine's log-probs; a run without log-probs has none, not zeros."""
         client = await self.play("one", logprobs=is_on)
         answer = await client.post("/v1/chat/completions", messages=[HELLO], logprobs=True, top_logprobs=2)
         shown = [token["logprob"] for token in (answer["choices"][0].get("logprobs") or {}).get("content") or ()]

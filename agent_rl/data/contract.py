@@ -26,7 +26,7 @@ def _truth(value: Any) -> Any:
     if isinstance(value, str) and not value.strip():
         raise InvalidValueError("the right answer is empty", "Provide the right answer")
     if isinstance(value, bool):
-        raise InvalidValueError("expected the right answer, not a boolean", "Write it as text, such as yes or no")
+        raise InvalidValueError("the right answer is a boolean", "Write the answer as text, such as yes or no")
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidValueError("the right answer is not a number", "Provide the right answer, or remove the row")
     return value
@@ -160,7 +160,7 @@ def check_row(row: Any, place: str) -> None:
         place: the row's file and number, for error messages.
 
     Raises:
-        ConfigError: the row breaks the contract; the error names location, column, value and remedy.
+        ConfigError: the row breaks the contract; the error names the location, column, value and remedy.
     """
     if not isinstance(row, Mapping):
         raise ConfigError(place, f"{row!r:.80} is not a mapping", "Build rows with make_row")

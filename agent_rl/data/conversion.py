@@ -78,7 +78,7 @@ class RawSet:
             options: options for `to_row`.
 
         Raises:
-            ConfigError: an example cannot be converted; the error names its row and column.
+            ConfigError: an example cannot be converted; the error names the row and column.
         """
         import pandas as pd
 
@@ -143,7 +143,7 @@ def _convert(
         The number of rows by file, and the number of omitted rows by reason.
 
     Raises:
-        ConfigError: an example cannot be read or converted; the error names file and line.
+        ConfigError: an example cannot be read or converted; the error names the file and line.
     """
     folder, omitted = Path(common["local_save_dir"]).expanduser(), Counter[str]()
     writers: dict[str, RowWriter] = {}

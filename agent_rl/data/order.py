@@ -326,8 +326,8 @@ class RowOrder:
         keys += [f"stages[{number}].difficulty" for number, each in enumerate(self._stages) if each.difficulty]
         missing = np.flatnonzero(np.isnan(self._difficulties))
         if keys and len(missing):
-            first = f"first row {missing[0]} ({self._rows.sources[missing[0]]})"
-            problem = f"{len(missing)} rows have no extra_info.difficulty, {first}"
+            first = f"the first is row {missing[0]} ({self._rows.sources[missing[0]]})"
+            problem = f"{len(missing)} rows have no extra_info.difficulty; {first}"
             raise ConfigError(f"{KEY}.{keys[0]}", problem, "Set extra_info.difficulty to a number in every row")
         for number, stage in enumerate(self._stages):
             rows = np.flatnonzero(np.array(self._shares[number])[self.sources] > 0)

@@ -89,8 +89,8 @@ class RowWriter:
                 writer.write(row)
 
     Raises:
-        ConfigError: a row breaks the contract or JSON cannot represent it (the error names file, row and column), the
-            file cannot be written, or no row was written in the block.
+        ConfigError: a row breaks the contract or JSON cannot represent it (the error names the file, row and column),
+            the file cannot be written, or no row was written in the block.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

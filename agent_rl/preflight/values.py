@@ -221,7 +221,7 @@ def kl_estimate(case: RunCase) -> Errors:
 
 
 def wrong_types(case: RunCase, defaults: Mapping[str, Any]) -> Errors:
-    """Yield errors for text where verl's default is a number or a boolean, and for numbers where it is a boolean.
+    """Yield errors for text if verl's default is a number or a boolean, and for numbers if the default is a boolean.
 
     If the default is a boolean, verl treats text such as `no` as true; other text fails where it is used.
 

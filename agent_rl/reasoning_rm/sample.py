@@ -107,7 +107,7 @@ class DataSample(Section):
 
 
 def _of_preferences(row: Mapping[str, Any], info: Mapping[str, Any], score: str) -> dict[str, Any]:
-    """Return the fields of a sample from a row that a converter created."""
+    """Read a sample's fields from a row that a converter created."""
     truth = (row.get("reward_model") or {}).get("ground_truth")
     if info.get("answers"):  # the prompt is for a judge, and `question` is the question behind the answers
         return {

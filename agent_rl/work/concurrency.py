@@ -89,7 +89,7 @@ async def within(limit_s: float, work: Coroutine[Any, Any, T]) -> T:
         await _stop(task)
         raise OutOfTime
     if task.cancelled():
-        raise RuntimeError("the work was cancelled from within")
+        raise RuntimeError("it was cancelled from within")
     return task.result()
 
 
