@@ -35,7 +35,7 @@ def experiment(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Run a recipe with several seeds or values, and write a receipt.
+    r"""Run a recipe with several seeds or values; write a receipt.
 
     \b
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql --seeds 3

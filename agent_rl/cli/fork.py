@@ -37,7 +37,7 @@ def fork(
     out: Annotated[Path | None, typer.Option(help="Folder for the episodes; default: a folder in outputs/fork")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Continue a trajectory from a turn, and estimate the turn's value.
+    r"""Estimate the value of a turn by continuing its trajectory.
 
     \b
       agent-rl fork outputs/my_run --id 17_2 --turn 3 -n 64

@@ -190,7 +190,7 @@ def main() -> None:
         if not hasattr(error, "format_message"):  # typer has no public class for a wrong command line
             raise
         text = error.format_message()
-        if type(error).__name__ != "NoArgsIsHelpError":  # the text is the help, unless it was already printed
+        if type(error).__name__ != "NoArgsIsHelpError":  # the text is the help, unless already printed
             words = getattr(getattr(error, "ctx", None), "command_path", "agent-rl")
             text = f"error: {text}{'' if text.endswith(('.', '?')) else '.'} See {words} --help"
         print(text, file=sys.stderr)

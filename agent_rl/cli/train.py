@@ -46,7 +46,7 @@ def train(
         bool, typer.Option("--dry-run", help="Print the composed configuration without starting a run")
     ] = False,
     predict: Annotated[
-        str | None, typer.Option(help="Run folder of the CPU version, to predict this run from without starting it")
+        str | None, typer.Option(help="Predict this run from a run folder of its CPU version, without starting it")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every line of the run's log")] = False,
     as_json: Annotated[
