@@ -1,7 +1,7 @@
 """Train tool-using LLM agents over many turns with reinforcement learning, on verl, SGLang and Ray.
 
-A user's script can import everything that it needs from this package. Each name is loaded when it is first used; only
-the agent loops load verl and torch.
+A user's script can import everything that it needs from this package. Each name is imported when it is first used, and
+only the agent loops import verl and torch.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """One exception tree, whose branches determine who must handle a failure.
 
-- `ObservationError`: the model's own mistake. The error becomes tool text that the policy reads, and rewards can count
-  such errors.
-- `UnscoredError`: the infrastructure failed. The trajectory has no reward, not a reward of 0: it affects neither the
-  policy nor its group's baseline, and it is counted.
-- `FatalError`: the configuration or the code is wrong. The run must stop at once, before GPU time is spent, and the
+- `ObservationError`: the model's own mistake. The policy reads the error's message as a tool result, and rewards can
+  count such errors.
+- `UnscoredError`: the infrastructure failed. The trajectory is counted, but has no reward at all (not a reward of 0),
+  so it affects neither the policy nor its group's baseline.
+- `FatalError`: the configuration or the code is wrong. The run must stop immediately, before GPU time is spent, and the
   error names the key.
 """
 
@@ -52,7 +52,7 @@ class InvalidArgumentsError(ObservationError):
 
 
 class ToolError(ObservationError):
-    """A valid call failed in the tool; tools raise this with text for the policy."""
+    """A valid call failed in the tool; tools raise this error with a message for the policy."""
 
 
 class ToolTimeoutError(ObservationError):
@@ -86,12 +86,12 @@ class ConfigError(FatalError):
         self.problem = problem
         self.remedy = remedy
 
-    def __reduce__(self) -> tuple[Any, ...]:  # three arguments, so that the error can be pickled
+    def __reduce__(self) -> tuple[Any, ...]:  # pickle must pass all three arguments
         return type(self), (self.key, self.problem, self.remedy)
 
 
 def reason_of(error: Exception) -> str:
-    """Return the message of an error, without an `OSError`'s number and path."""
+    """Return an error's message; for an `OSError`, leave out its number and path."""
     missing = isinstance(error, FileNotFoundError)
     return "there is no such file or folder" if missing else getattr(error, "strerror", None) or str(error)
 
@@ -109,4 +109,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 FEW, MOST_LISTED = 8, 24
-"""Maximum number of known names that an error lists if one is similar, and if none is."""
+"""Maximum number of known names that an error lists: `FEW` if one is similar, otherwise `MOST_LISTED`."""

@@ -1,4 +1,4 @@
-"""The `agent-rl` command, one file per command: parses arguments and prints results.
+"""The `agent-rl` commands, each in its own file; a command parses arguments and prints results.
 
-A command has no other logic; it calls code in the other folders, which it imports when it runs.
+A command contains no other logic: it calls code in other folders, and imports that code only when it runs.
 """

@@ -16,10 +16,10 @@ from agent_rl.errors import ConfigError
 MODEL = "actor_rollout_ref.model.path"
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
-"""The `as_json` option of every command that prints a result; the command's help lists the keys."""
+"""The `as_json` option of every command that prints a result; the command's help lists the JSON keys."""
 
 stdout: ContextVar[TextIO | None] = ContextVar("stdout", default=None)
-"""The stream for the result of a command with `--json`; all other output goes to stderr."""
+"""The stream for the result of a command with `--json`; all other output is written to stderr."""
 
 
 def print_json(result: Any) -> None:
@@ -57,14 +57,14 @@ def json_object(key: str, text: str) -> dict[str, Any]:
 
 
 def with_additions(task: str, data: Path | None, reward: Sequence[str] | None) -> str:
-    """Return the target of a TRL file with the values of --data and --reward."""
+    """Return a TRL file's target, with the values of --data and --reward appended to it."""
     from agent_rl.environments.trl import ADDED
 
     return ADDED.join([task, *(reward or ()), *([] if data is None else [str(data)])])
 
 
 def keys_with_model(recipe: str, overrides: Sequence[str] | None, model: str | None) -> list[str]:
-    """Return the overrides, including the model; if one is given, a task on a CPU does not start from a tiny model."""
+    """Return the overrides plus the model; with a model, a task on a CPU does not start from a tiny model."""
     from agent_rl.cpu import switch as cpu
     from agent_rl.launch.task import is_task
 
@@ -109,7 +109,7 @@ RewardFunctions = Annotated[
     list[str] | None,
     typer.Option("--reward", help="For a TRL file: reward function file.py:name; may be repeated"),
 ]
-AgentName = Annotated[str, typer.Option("--agent", help="Agent for rows without one", autocompletion=agent_names)]
+AgentName = Annotated[str, typer.Option("--agent", help="Agent for rows that name none", autocompletion=agent_names)]
 Script = Annotated[str | None, typer.Option(help="Training script that registers your agents")]
 Tools = Annotated[str | None, typer.Option(help="YAML file with the tools")]
 Endpoint = Annotated[str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")]

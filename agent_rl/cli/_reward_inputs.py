@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def kept_pieces(
     what: str, total: int, config: Path | None, overrides: list[str] | None, work: list[Any]
 ) -> AbstractContextManager[Pieces]:
-    """Open the stored pieces of a command's work; the key is made from its arguments, configuration and files."""
+    """Open the stored pieces of a command's work, which its arguments, configuration and files identify."""
     from omegaconf import OmegaConf
 
     from agent_rl.work.store import pieces
@@ -29,7 +29,7 @@ def configured(config: Path | None, overrides: Sequence[str]) -> Reward:
     """Build a configuration's reward, with overrides.
 
     Raises:
-        ConfigError: a setting cannot be used; the error names key, value and remedy.
+        ConfigError: a setting cannot be used; the error names the key, value and remedy.
     """
     from omegaconf import OmegaConf
 
@@ -55,7 +55,7 @@ def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
     for word in overrides:
         if "=" not in word or not word.startswith(("agent_rl.", "data.max_response_length=")):
             raise ConfigError(word, "this is not a setting of the reward", "Write agent_rl.reward.<key>=<value>")
-    is_recipe = config is not None and (config.is_dir() or not config.suffix)  # a folder, or a recipe's name
+    is_recipe = config is not None and (config.is_dir() or not config.suffix)  # it is a folder, or a recipe's name
     try:
         content: Any = OmegaConf.create({})
         if config is not None and not is_recipe:

@@ -26,7 +26,7 @@ def algo(
         list[str] | None, typer.Argument(metavar="[NAME]", help="Values of algo= or verl's estimators; default: all")
     ] = None,
     estimator: Annotated[str | None, typer.Option(help="Your estimator, a function file.py:f")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Test batches of 2048 groups too")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Also test batches of 2048 groups")] = False,
     as_json: Json = False,
 ) -> None:
     r"""Compare the mean gradient of each algorithm with the exact gradient of its objective.
@@ -36,9 +36,10 @@ def algo(
       agent-rl certify algo --estimator mine.py:advantages
 
     The command enumerates all groups of small tasks in float64; verl's functions compute advantages and loss. A value
-    of `algo=` is certified as composed; an estimator is certified with a loss that sums over tokens. The columns are
-    the worst cosine over the tasks, that of a batch of 256 groups (2048 with --full), the length of the mean relative
-    to the exact gradient, and the variance relative to rloo. guides/algorithms.md explains the verdicts.
+    of `algo=` is certified as composed; an estimator is certified with a loss that sums over tokens. The columns show
+    the worst cosine over the tasks, the worst cosine for a batch of 256 groups (2048 with --full), the length of the
+    mean gradient relative to the exact gradient, and the variance relative to rloo. guides/algorithms.md explains the
+    verdicts.
 
     Exit code 1: your function is biased.
 
@@ -46,7 +47,7 @@ def algo(
     `verdict`, `processes`).
     """
     os.environ |= {"VERL_PLATFORM": "cpu", "VERL_LOGGING_LEVEL": "WARNING"}
-    warnings.simplefilter("ignore")  # verl names the engines that are not installed
+    warnings.simplefilter("ignore")  # verl warns about engines that are not installed
     from agent_rl.verl_adapter.certificates.certificate import LARGE, certify
     from agent_rl.verl_adapter.patches import VERL_VERSION
 
@@ -77,16 +78,17 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Certify a finished run: its tokens, masks, log-probs, rewards and advantages, and who was not trained on.
+    r"""Certify a finished run: its tokens, masks, log-probs, rewards, advantages and untrained trajectories.
 
     \b
       agent-rl certify run outputs/gsm8k_calculator
       agent-rl certify run dump.jsonl --model 1=models/base --algo grpo
 
-    Each line shows what was checked and against what, with the result: ok, problem, or not checked with the reason. A
-    run in sync mode is compared with its own model and checkpoints. guides/algorithms.md explains the lines and dumps.
+    Each line shows what was checked, what it was compared with, and the result: ok, problem, or not checked (and why).
+    A run in sync mode is compared with its own model and checkpoints. guides/algorithms.md explains the lines and
+    dumps.
 
-    Exit code 1: a line is a problem.
+    Exit code 1: a line reports a problem.
 
     --json: `ok`, `lines` (each with `check`, `source`, `text`, `status`, `problems`).
     """

@@ -23,7 +23,7 @@ app = typer.Typer(rich_help_panel="look", add_completion=False)
 def compare(
     places: Annotated[
         list[str],
-        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; one run means its first and last step"),
+        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; for one run, its first and last steps"),
     ],
     as_json: Json = False,
 ) -> None:
@@ -36,7 +36,7 @@ def compare(
 
     The samples of a row are averaged; rows that exist on only one side are ignored. The interval is the 95% interval of
     the mean difference. `better` and `worse` count rows; `p` is the result of a sign test: the probability that chance
-    alone splits the rows so unevenly.
+    alone would split the rows at least this unevenly.
 
     --json: `a`, `b`, `measures` (each: `a`, `b`, `difference` (`mean`, `low`, `high`, `rows`), `better`, `worse`, `p`).
     """
@@ -69,7 +69,7 @@ def compare(
 
 
 def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:
-    """Return the step of a place: by default a run's last step, and None for an evaluation."""
+    """Return the step that a place names; the default is a run's last step, or None for an evaluation."""
     from agent_rl.trajectory.viewer.query import Query
 
     bounds = index.ends(file)

@@ -30,7 +30,7 @@ def convert(context: typer.Context) -> None:
     r"""Convert your own data to rows.
 
     The input may be CSV, JSON, JSON lines, parquet, or a data set from the Hub.
-    The rows go to train.parquet and test.parquet in the --out folder.
+    The rows are written to train.parquet and test.parquet in the --out folder.
 
     \b
       agent-rl data convert mine.jsonl --prompt question --answer answer --out rows
@@ -51,7 +51,7 @@ def convert(context: typer.Context) -> None:
 def show(
     file: Annotated[Path, typer.Argument(help="Parquet, JSON or JSON lines")],
     n: Annotated[int, typer.Option("-n", min=1, help="Number of rows")] = 1,
-    first: Annotated[int, typer.Option("--row", min=0, help="Index of the first row to print, from 0")] = 0,
+    first: Annotated[int, typer.Option("--row", min=0, help="Index of the first row to print, counting from 0")] = 0,
     tools: Tools = None,
     model: Model = None,
     agent: AgentName = "react_agent",
@@ -114,7 +114,7 @@ def check(
     every: Annotated[bool, typer.Option("--all", help="Score the ground truths of all rows")] = False,
     seed: Annotated[int, typer.Option(help="Random seed that chooses the rows for --sample")] = 0,
     fix: Annotated[
-        Path | None, typer.Option(help="File for the good rows; bad rows go to a second file next to it")
+        Path | None, typer.Option(help="File for the good rows; bad rows are written to a second file next to it")
     ] = None,
     as_json: Json = False,
 ) -> None:

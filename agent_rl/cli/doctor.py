@@ -41,7 +41,7 @@ def doctor(
     data: Data = None,
     reward: RewardFunctions = None,
     script: Annotated[
-        Path | None, typer.Option(help="Your entry point, as for train; the agents that it registers are tried")
+        Path | None, typer.Option(help="Your entry point, as for train; the doctor tries the agents that it registers")
     ] = None,
     machine: Annotated[
         Path | None, typer.Option(help="File with facts about the run's machine, written by --save-machine")
@@ -54,7 +54,7 @@ def doctor(
 ) -> None:
     r"""Find problems that would stop a run, before a GPU is used.
 
-    The doctor prints problems, then warnings, each with a remedy. Exit code 1: there is a problem.
+    The doctor prints problems, then warnings, each with a remedy. Exit code 1: the doctor found a problem.
 
     To check a run for another machine, first run --save-machine on that machine:
 
@@ -81,7 +81,7 @@ def doctor(
     keys = keys_with_model(recipe or "", overrides, model)
     facts = None if machine is None else Machine.from_file(machine)
     with Console(stderr=True).status("") as status, contextlib.redirect_stdout(sys.stderr):
-        # what tools and packages print is not part of the answer
+        # stdout is only for the findings, not for what tools and packages print
         findings = diagnose(recipe, keys, script, status.update, facts)
     if as_json:
         print_json(table.to_dict(findings))

@@ -32,7 +32,7 @@ def evaluate(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Model name at --endpoint, or model folder or checkpoint; default: the run's newest one"),
+        typer.Option(help="Model name at --endpoint, model folder or checkpoint; default: the run's newest checkpoint"),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -76,7 +76,7 @@ def evaluate(
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
         --model outputs/my_run/checkpoints/global_step_100
 
-    Run the same command again to resume an interrupted evaluation; use another folder for other settings. An
+    Run the same command again to resume an interrupted evaluation; for other settings, choose another folder. An
     evaluation's folder contains trajectories.jsonl, summary.json and table.txt.
 
     --json: the keys of summary.json, `all`, `data_sources`, `unscored` (numbers by error), `missing` and `of` (model,
@@ -113,7 +113,7 @@ def evaluate(
 
 
 def split_run(words: list[str]) -> tuple[Path | None, list[str]]:
-    """Split the words into the run's folder and the settings."""
+    """Split the command line's words into the run's folder and the settings."""
     runs = [word for word in words if "=" not in word]
     if len(runs) > 1:
         raise ConfigError("RUN", f"several runs were given: {', '.join(runs)}", "Evaluate one run at a time")
@@ -121,7 +121,7 @@ def split_run(words: list[str]) -> tuple[Path | None, list[str]]:
 
 
 def task_as(run: Path | None, recipe: str | None, *, has_model: bool) -> tuple[Path | None, str | None]:
-    """Return the run and recipe; a task's file means its recipe if a model is set, and otherwise its run."""
+    """Return the run and the recipe; a task's file means the task's recipe if a model was given, else its run."""
     from agent_rl.launch.task import is_task, task_recipe
 
     if run is None or not is_task(str(run)):
@@ -178,7 +178,7 @@ def _run(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
 
 
 async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
-    """Run the episodes that the ledger lacks.
+    """Run the episodes that are not in the ledger yet.
 
     Raises:
         AgentRLError: see `runner.run`.
@@ -203,7 +203,7 @@ async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
 
 
 def _summary(evaluation: Evaluation, ledger: Ledger) -> dict[str, Any]:
-    """Summarize the finished episodes; write summary and table if there are any."""
+    """Summarize the finished episodes; write the summary and the table if any episode has finished."""
     from rich.console import Console
 
     from agent_rl.evaluation.summary import summarize

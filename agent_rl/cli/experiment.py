@@ -31,7 +31,7 @@ def experiment(
     ] = False,
     rehash: Annotated[
         bool,
-        typer.Option("--rehash", help="Like --check, and update receipts that lack only the scorer's new name"),
+        typer.Option("--rehash", help="Like --check, and update receipts that differ only by the scorer's old name"),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -41,10 +41,10 @@ def experiment(
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql --seeds 3
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql algo=grpo,rloo
 
-    Run the same command again to resume an experiment that was killed. Runs are in outputs/experiments/<recipe>. The
-    receipt contains success rates on held-out rows: before and after training (with intervals), of the world's solver,
-    and of policies without the tool. The receipt also contains hashes, versions and the learning curve. If a seed
-    fails, the command reports it and writes no receipt (exit code 1).
+    Run the same command again to resume an experiment that was killed. Runs are written to
+    outputs/experiments/<recipe>. The receipt contains success rates on held-out rows for the policy before and after
+    training (with intervals), the world's solver, and policies without the tool. The receipt also contains hashes,
+    versions and the learning curve. If a seed fails, the command reports it and writes no receipt (exit code 1).
 
     --json: the receipt; with --check, `stale`: a sentence for each receipt that no longer matches.
     """

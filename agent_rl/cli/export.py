@@ -14,7 +14,7 @@ app = typer.Typer(rich_help_panel="train", add_completion=False)
 
 @app.command()
 def export(
-    run: Annotated[str, typer.Argument(help="Folder of a run (its newest checkpoint), a checkpoint, or a model")],
+    run: Annotated[str, typer.Argument(help="Folder of a run (for its newest checkpoint), a checkpoint or a model")],
     to: Annotated[Path, typer.Option(help="Folder to create")],
     as_json: Json = False,
 ) -> None:

@@ -15,7 +15,7 @@ from agent_rl.cli.eval import opened, run_missing, split_run, task_as
 app = typer.Typer(rich_help_panel="look", add_completion=False)
 
 DEFAULTS = ("policy=sglang", "sampling.temperature=1", "sampling.top_p=1", "sampling.top_k=null")
-"""Settings unless the command line sets them: turns are sampled from the policy's own distribution."""
+"""Settings that the command line can override; with them, turns are sampled from the policy's own distribution."""
 LINE = "{:>12} {:>5}  {:<20} {:>26} {:>11}"
 
 
@@ -30,24 +30,24 @@ def fork(
     id: Annotated[list[str] | None, typer.Option("--id", help="Id of a trajectory; may be repeated")] = None,
     first: Annotated[int | None, typer.Option(min=1, help="Use the first N scored trajectories")] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="Episodes per turn")] = 64,
-    model: Annotated[str | None, typer.Option(help="Model folder, checkpoint, or name; default: the run's")] = None,
+    model: Annotated[str | None, typer.Option(help="Model folder, checkpoint or name; default: the run's")] = None,
     recipe: Annotated[
         str | None, typer.Option(help="Recipe that sets tools, limits and reward", autocompletion=recipe_names)
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the episodes; default: in outputs/fork")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the episodes; default: a folder in outputs/fork")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Continue a trajectory from a turn, and estimate its value.
+    r"""Estimate the value of a turn by continuing its trajectory.
 
     \b
       agent-rl fork outputs/my_run --id 17_2 --turn 3 -n 64
       agent-rl fork trace.jsonl --id 4_0 --turn 2 --recipe text_world --model MODEL
 
-    An episode restores the trajectory before the turn with exactly its tokens: recorded calls run again, and their
-    results are compared with the record. A turn's value is the mean reward of its episodes, with a 95% interval, and
-    the difference to the next value (to the reward, after the last turn) is what the turn was worth. Settings are those
-    of `agent-rl eval`, such as endpoint=URL or tools=FILE, with policy=sglang (or vllm, local) and temperature 1. The
-    same command resumes. The folder contains trajectories.jsonl and values.json.
+    Each episode restores the trajectory before the turn, token for token: recorded calls run again, and their results
+    are compared with the recorded ones. A turn's value is the mean reward of its episodes, with a 95% interval. What a
+    turn was worth is the difference between its value and the next turn's (for the last turn, the reward). Settings are
+    those of `agent-rl eval`, such as endpoint=URL or tools=FILE, with policy=sglang (or vllm, local) and temperature 1.
+    Run the same command again to resume. The folder contains trajectories.jsonl and values.json.
 
     --json: `trajectories` (each: `id`, `reward`, and `turns` with `turn`, `calls`, `value`, `low`, `high`, `episodes`
     and `difference`), `unscored` (numbers by error), `of` (model, versions, hashes) and `folder`.

@@ -28,7 +28,8 @@ def check(
       agent-rl gateway check --driver my_gateway.py:MyDriver
       agent-rl gateway check http://127.0.0.1:8000/v1 --key KEY
 
-    A driver connects a gateway to a scripted engine, so no model is needed. Exit code 1: a check does not pass.
+    A driver connects a gateway to a scripted engine, so no model is needed. Exit code 1: at least one check does not
+    pass.
 
     --json: a list with `check`, `holds` (what must hold), `status` and `problem`. The status `missing` means that the
     gateway or its driver lacks a feature that the check needs.
@@ -42,7 +43,7 @@ def check(
     from agent_rl.settings.importing import find_class
 
     if bool(driver) == bool(url):
-        raise ConfigError("--driver", "give either a driver or an address", "See agent-rl gateway check --help")
+        raise ConfigError("--driver", "pass either a driver or an address", "See agent-rl gateway check --help")
     address = OpenSession(url.rstrip("/").removesuffix("/v1"), key)
     gateway: Driver | OpenSession = find_class(driver, Driver, Place("--driver"))() if driver else address
     known = [name for name, (group, *_) in CHECKS.items() if driver or not group.needs_driver]

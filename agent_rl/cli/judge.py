@@ -22,7 +22,7 @@ app = typer.Typer(rich_help_panel="reward", help="Try a reward's judges.", no_ar
 
 @app.command("try")
 def try_judges(
-    trajectories: Annotated[Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL file of a run or agent-rl eval")],
+    trajectories: Annotated[Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL file of a run or evaluation")],
     config: Annotated[str, typer.Option(help="Recipe folder or name, or a YAML file", autocompletion=recipe_names)],
     trajectory: Annotated[
         str | None, typer.Option(help="Id of a trajectory; default: the first with an answer")
@@ -39,7 +39,7 @@ def try_judges(
       agent-rl judge try trajectories.jsonl --config llm_judge --trajectory 0_1
 
     Every component that queries a model or a service is tried, regardless of its gate. A component that compares the
-    samples of a prompt gets all samples. Exit code 1: a component returned no value.
+    samples of a prompt receives all the samples. Exit code 1: a component returned no value.
 
     --json: `id`, `question`, `answer`, `ground_truth`, and for each component `value`, `seconds`, `logged`, `notes`, or
     `error`.
@@ -78,7 +78,7 @@ def _chosen(stored: list[Trajectory], id: str | None) -> Trajectory:
 async def _answers(
     components: list[Component | GroupComponent], chosen: Trajectory, group: list[Trajectory]
 ) -> dict[str, dict[str, Any]]:
-    """Measure the trajectory with each component."""
+    """Measure the chosen trajectory with each component."""
     return {component.name: await _answer(component, chosen, group) for component in components}
 
 

@@ -1,8 +1,9 @@
-"""The `agent-rl` command: each file of this folder without a leading underscore is a command of the same name.
+"""The `agent-rl` command: each file in this folder, except those with a leading underscore, is a command.
 
-A command's file defines an `app`, a `typer.Typer`, whose `rich_help_panel` is its group in `agent-rl --help`. The file
-imports heavy modules only inside functions, because `agent-rl --help` imports every file. Exit codes: 0 success; 1
-problem found, or failure; 2 unusable command line, configuration or path; 130 interrupted.
+A command has its file's name, and the file defines an `app`, a `typer.Typer`, whose `rich_help_panel` is the command's
+group in `agent-rl --help`. The file imports heavy modules only inside functions, because `agent-rl --help` imports
+every file. Exit codes: 0 success; 1 problem found, or failure; 2 unusable command line, configuration or path; 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ GROUPS = ("start", "check", "train", "look", "reward", "data")
 """Groups of commands, in the order in which users need them."""
 INTERRUPTED = 130
 OPEN_FILES = 65_536
-"""A limit on open files for thousands of requests; with millions, programs that close every descriptor slow down."""
+"""Limit on open files, enough for thousands of requests; millions would slow down programs that close them all."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exhausted disk quota."""
 LIMITS = (*FULL, errno.EMFILE)
-"""Errors about a limit of the machine, not about the path."""
+"""Errors about a limit of the machine rather than about a path."""
 WIDEST = 60
 """Maximum length, in characters, of a command's summary in the list; a longer summary is cut at its colon."""
 
@@ -67,14 +68,14 @@ class _Folder(TyperGroup):
             return None
         app = _module(cmd_name).app
         app.rich_markup_mode = None
-        is_group = app.info.no_args_is_help is True  # even with a single command
+        is_group = app.info.no_args_is_help is True  # a group may have a single command
         command = (typer.main.get_group if is_group else typer.main.get_command)(app)
         command.name = cmd_name
         _prepare(command)
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write one screen: one line per command, sorted by group."""
+        """Write a help screen with one line per command, sorted by group."""
         groups: dict[str, list[str]] = {group: [] for group in GROUPS}
         for name in self.list_commands(ctx):
             groups.setdefault(_module(name).app.rich_help_panel or "more", []).append(name)
@@ -87,7 +88,7 @@ class _Folder(TyperGroup):
         formatter.write(HELP.format(commands="\n".join(lines)).lstrip())
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command; for an unknown command, the error suggests the nearest name."""
+        """Return the command; the error for an unknown command suggests the most similar name."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise ConfigError(args[0], "there is no such command", did_you_mean(args[0], self.list_commands(ctx)))
         return super().resolve_command(ctx, args)
@@ -109,7 +110,7 @@ def _prepare(command: Any) -> None:
     r"""Lay out the help, and with `--json` keep everything except the result off stdout.
 
     Each paragraph of the help becomes one line, which typer wraps; paragraphs marked with `\b` keep their line breaks.
-    Arguments appear in capitals, and types appear without bounds.
+    Arguments are shown in capitals, and types without bounds.
     """
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     command.help = "\n\n".join(
@@ -133,7 +134,7 @@ def _element_type(display_type: Callable[..., str], ctx: Any) -> str:
 
 
 def _only_json(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Redirect what tools, scorers and packages print to stderr, so that stdout contains only the result."""
+    """Send what tools, scorers and packages print to stderr, so that stdout contains only the result."""
 
     @functools.wraps(callback)
     def run(*args: Any, **options: Any) -> Any:
@@ -169,19 +170,19 @@ def _agent_rl(
 
 
 def main() -> None:
-    """Run the command line; print an error as one paragraph with its remedy, after a traceback of the user's code."""
+    """Run the command line; print an error and its remedy as one paragraph, after any traceback of the user's code."""
     debug = DEBUG in sys.argv
     if debug:
         sys.argv.remove(DEBUG)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # read by the trainer
-    sys.path.insert(0, os.getcwd())  # like `python -m`, which starts the trainer
+    sys.path.insert(0, os.getcwd())  # `python -m`, which starts the trainer, does this too
     _allow_open_files()
     try:
         sys.exit(app(standalone_mode=False, prog_name="agent-rl"))
     except (AgentRLError, OSError) as error:
         if debug or (isinstance(error, OSError) and error.filename is None and error.errno not in LIMITS):
             raise
-        trace = f"{error.trace}\n" if hasattr(error, "trace") else ""  # a UserCodeError has one
+        trace = f"{error.trace}\n" if hasattr(error, "trace") else ""  # only a UserCodeError has a trace
         print(f"{trace}error: {_line(error)}", file=sys.stderr)
         unusable = isinstance(error, ConfigError) or (isinstance(error, OSError) and error.errno not in LIMITS)
         sys.exit(2 if unusable else 1)
@@ -189,7 +190,7 @@ def main() -> None:
         if not hasattr(error, "format_message"):  # typer has no public class for a wrong command line
             raise
         text = error.format_message()
-        if type(error).__name__ != "NoArgsIsHelpError":  # its text is the help, unless that was printed
+        if type(error).__name__ != "NoArgsIsHelpError":  # the text is the help, unless already printed
             words = getattr(getattr(error, "ctx", None), "command_path", "agent-rl")
             text = f"error: {text}{'' if text.endswith(('.', '?')) else '.'} See {words} --help"
         print(text, file=sys.stderr)
@@ -197,7 +198,7 @@ def main() -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the limit on open files as far as the user may, as Ray and SGLang do: each request opens a file."""
+    """Raise the limit on open files as far as permitted, as Ray and SGLang do, because each request opens a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < target:

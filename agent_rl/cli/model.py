@@ -24,7 +24,7 @@ def from_gguf(
       agent-rl model from-gguf SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2
 
     The folder contains float32 weights, the tokenizer, the chat template and a generation config. Converting does not
-    restore the precision lost to quantisation; gguf.json in the folder records the original types.
+    restore the precision lost to quantization; gguf.json in the folder records the original types.
 
     --json: `folder`, and about the file: `architecture`, `name`, `license`, `types` of its matrices, `parameters`.
     """

@@ -25,14 +25,15 @@ def new(
     to: Annotated[Path | None, typer.Option(help="Folder to create; default: the name")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Write a working task, tool, agent, reward or recipe: its code and its test.
+    r"""Write a working task, tool, agent, reward or recipe: the code and a test.
 
     \b
       agent-rl new task unit_converter
       agent-rl new tool unit_converter
       agent-rl new agent terse --to agents/terse
 
-    The result trains on a CPU without changes, for two steps unless it is a task. The command prints what to run next.
+    The new code trains on a CPU without changes; everything except a task trains for only two steps. The command prints
+    what to run next.
 
     --json: `files`, `next` (a list of commands).
     """

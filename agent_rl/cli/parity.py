@@ -11,15 +11,15 @@ app = typer.Typer(rich_help_panel="check", add_completion=False)
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def parity(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -> None:
-    r"""Compare a recipe with published runs: may their figures be quoted?
+    r"""Compare a recipe with published runs: are their figures comparable?
 
     \b
       agent-rl parity search_qa
       agent-rl parity math_python size=7b trainer.total_training_steps=200
 
-    Each run is compared with the recipe in the size that copies it. The verdict is "same", "same except for N
-    settings" (name them next to the figure), or "another task" (do not compare the figures). Settings that the run's
-    sources do not give are unknown, and count as differences.
+    Each published run is compared with the recipe in the size that reproduces the run. The verdict is "same", "same
+    except for N settings" (name them next to the figure), or "another task" (do not compare the figures). Settings that
+    the run's sources do not state are unknown, and are treated as differences.
 
     --json: `runs`, by name: `run`, `numbers`, `words`, `verdict`, `differences` (each with `setting`, `published`,
     `here`).

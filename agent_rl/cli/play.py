@@ -24,7 +24,7 @@ app = typer.Typer(rich_help_panel="check", add_completion=False)
 @app.command()
 def play(
     task: Annotated[str, typer.Argument(metavar="FILE.py", help="Environment: FILE.py, FILE.py:Class or family:id")],
-    row: Annotated[int, typer.Option(help="Number of the row, from 0")] = 0,
+    row: Annotated[int, typer.Option(help="Number of the row, counting from 0")] = 0,
     split: Annotated[str, typer.Option(help="Split from which the row comes: train or test")] = "train",
     expert: Annotated[
         bool, typer.Option("--expert", help="Let the environment's solve method act instead of you")
@@ -33,7 +33,7 @@ def play(
     reward: RewardFunctions = None,
     as_json: Json = False,
 ) -> None:
-    r"""Play an environment at the terminal, instead of a model.
+    r"""Play an environment yourself, at the terminal.
 
     \b
       agent-rl play lockers.py
@@ -42,7 +42,7 @@ def play(
       agent-rl play my_trl.py:GameEnv --reward my_trl.py:reward_won
 
     A line such as look_up(number=182) calls a tool; any other line is a message, like a model's turn without a call.
-    The end of the input ends the episode. A TRL class needs no reward here.
+    The end of the input ends the episode. A TRL class needs no reward for this command.
 
     --json: `turns` (each with `text` and `answer`), and `reward`.
     """
@@ -64,7 +64,7 @@ def play(
 async def _play(
     kind: EnvironmentType, row: dict[str, Any], lines: Iterable[str], *, echo: bool, quiet: bool
 ) -> tuple[list[dict[str, Any]], Any]:
-    """Play the lines in an episode of a row; return each turn with its answer, and the reward."""
+    """Play one episode of a row with the given lines; return each turn with its answer, and the reward."""
     from agent_rl.environments import open_session
     from agent_rl.environments.kind import row_values
     from agent_rl.tools.inspection import signature
@@ -115,7 +115,7 @@ async def _turn(session: EnvironmentSession, line: str) -> tuple[str | None, boo
 
 
 def _call(specs: Sequence[ToolSpec], line: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the tool and the arguments of a line such as `open(number=1, code=2)`, or None if it is a message."""
+    """Return the tool and the arguments of a line such as `open(number=1, code=2)`, or None for a message."""
     from agent_rl.errors import InvalidArgumentsError
 
     try:
@@ -133,7 +133,7 @@ def _call(specs: Sequence[ToolSpec], line: str) -> tuple[str, dict[str, Any]] | 
 
 
 def _typed_lines(prompt: str) -> Iterator[str]:
-    """Yield the lines of the terminal or of the piped input."""
+    """Yield the lines that are typed at the terminal or piped to the command."""
     with suppress(EOFError):
         while True:
             if (line := input(prompt)).strip():
@@ -141,7 +141,7 @@ def _typed_lines(prompt: str) -> Iterator[str]:
 
 
 def _expert_lines(kind: EnvironmentType, row: dict[str, Any]) -> list[str]:
-    """Return the expert's turns as lines; the expert acts before the episode."""
+    """Return the expert's turns as lines; the expert has finished before the episode starts."""
     from agent_rl.environments.kind import row_values
     from agent_rl.environments.worked import expert_turns
 

@@ -18,7 +18,7 @@ def recipes(context: typer.Context, as_json: Json = False) -> None:
 
     `agent-rl train NAME` trains a recipe from any folder.
 
-    --json: `recipes` (a sentence for each name).
+    --json: `recipes` (one sentence about each recipe, by name).
     """
     from agent_rl.launch.recipes import described
 

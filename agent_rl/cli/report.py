@@ -23,14 +23,14 @@ def report(
     png: Annotated[Path | None, typer.Option(help="Folder for a PNG file of each chart")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Write one page about a run: curves, warnings, before and after, trajectories, configuration, versions.
+    r"""Write one page about a run: curves, warnings, results before and after, trajectories, configuration, versions.
 
     \b
       agent-rl report outputs/gsm8k_calculator
       agent-rl report outputs/first outputs/second -o comparison.html
       agent-rl report outputs/gsm8k_calculator --png docs/pictures
 
-    With several runs, the page compares them. The page needs no other files and no network.
+    With several runs, the page compares the runs. The page needs neither other files nor a network connection.
 
     --json: `page` and, with --png, `charts` (paths of files), `runs` (each with command, versions, hashes of files, and
     metrics as pairs of step and value).

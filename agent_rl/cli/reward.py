@@ -1,4 +1,4 @@
-"""The `agent-rl reward` commands, which use the reward outside training."""
+"""The `agent-rl reward` commands, which use a reward outside training."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ Concurrency = Annotated[int, typer.Option(help="Number of trajectories scored co
 
 @app.command()
 def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = False) -> None:
-    r"""Print a recipe's reward as one formula, and what it pays for five simple behaviours.
+    r"""Print a recipe's reward as one formula, and what it pays for five simple behaviors.
 
     \b
       agent-rl reward explain recipes/text_world
       agent-rl reward explain gsm8k_calculator agent_rl.reward.format.weight=0.1
 
-    "Many calls" and "honest work" are behaviours with a call in every allowed turn except the last. The turns share
-    half of data.max_response_length equally; a turn and a call take one second each. A component measured by a model, a
-    service or your code appears in the sum by name. For a weight with a schedule, the last value is used.
+    "Many calls" and "honest work" are behaviors with a call in every allowed turn except the last. The turns share half
+    of data.max_response_length equally; a turn and a call take one second each. A component that is measured by a
+    model, a service or your code appears in the sum by name. For a weight with a schedule, the last value is used.
 
-    --json: for each pattern of data sources (`*` means all others), `formula` and `pays`: each behaviour's number, and
-    the weights of the components that appear by name.
+    --json: for each pattern of data sources (`*` means all others), `formula` and `pays` (each behavior's reward, and
+    the weights of the components that appear by name).
     """
     from agent_rl.launch.composition import compose
     from agent_rl.launch.doctor.case import Case
@@ -91,8 +91,8 @@ def score(
       agent-rl reward score trajectories.jsonl --config recipes/gsm8k_calculator
       agent-rl reward score trajectories.jsonl agent_rl.reward.format.weight=0
 
-    The trajectories of one prompt are scored together. Unscored trajectories are counted, and written with their error.
-    After an interruption, run the same command again to resume.
+    The trajectories of one prompt are scored together. Unscored trajectories are counted, and are written with their
+    error. After an interruption, run the same command again to resume.
 
     --json: `all` and `data_sources` (each with `scored`, `unscored`, `reward`, `components`), `errors` (counts by
     text).
@@ -133,8 +133,8 @@ def attack(
       agent-rl reward attack trajectories.jsonl --config recipes/gsm8k_calculator
       agent-rl reward attack trajectories.jsonl --attack my_attacks.py:flatter
 
-    Exit code 1: an attack raises the reward of a trajectory, or leaves it without a score. The same command resumes
-    after an interruption.
+    Exit code 1: an attack raises the reward of a trajectory, or leaves it without a score. After an interruption, run
+    the same command again to resume.
 
     --json: `ok`, `trajectories`, `unscored`, `wrong`, `attacks` (each with `purpose`, `applied`, `raised`,
     `raised_wrong`, `mean_gain`, `max_gain`, `escaped`, `example`).
@@ -179,8 +179,8 @@ def serve(
       agent-rl reward serve --config recipes/reward_api/service.yaml
       agent-rl reward serve --config service.yaml port=9000 rules_file=my_rules.py
 
-    The service listens on 127.0.0.1; another `host` needs `token_env`. On SIGTERM the service finishes the running
-    requests and exits.
+    The service listens on 127.0.0.1; any other `host` also requires `token_env`. On SIGTERM the service finishes the
+    running requests and exits.
     """
     from agent_rl.rewards.service.settings import read_settings
 

@@ -24,7 +24,7 @@ app = typer.Typer(rich_help_panel="reward", help="Measure judges and reward mode
 @app.command("eval")
 def evaluate(
     model: Annotated[
-        str, typer.Argument(help="Model name at --endpoint; a model folder or checkpoint; or a component's kind")
+        str, typer.Argument(help="Model name at --endpoint, a model folder, a checkpoint, or a component's kind")
     ],
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Rows, or examples with their ground truth")],
     endpoint: Endpoint = None,
@@ -40,7 +40,7 @@ def evaluate(
     engine: Annotated[str, typer.Option(help="Engine of a discriminative model: sglang or vllm")] = "sglang",
     tokenizer: Annotated[str | None, typer.Option(help="Folder of the model's tokenizer; default: MODEL")] = None,
     score: Annotated[
-        str, typer.Option(help="Name of the rating that is a single answer's ground truth")
+        str, typer.Option(help="Name of the rating to use as a single answer's ground truth")
     ] = "helpfulness",
     body: Annotated[str, typer.Option(help="Additional fields of each request, as JSON")] = '{"temperature": 0}',
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens per reply, reasoning included")] = 2048,
@@ -61,7 +61,7 @@ def evaluate(
       agent-rl rm eval my_rules.py:Length judgebench.jsonl --component '{}'
 
     Files contain rows, or examples of HelpSteer2, UltraFeedback, hh-rlhf, RewardBench and JudgeBench as published. A
-    pair is judged in both orders; an unreadable verdict counts as wrong; a failed request is not counted.
+    pair is judged in both orders. An unreadable verdict is counted as wrong, and a failed request is not counted.
 
     --json: `samples`, `failed`, `unparsable`, `accuracy` (`mean`, `low`, `high`, `rows`), `both_orders` (JudgeBench's
     accuracy), `categories`, `mean_of_categories`, `mae`, `pearson`, `spearman`, `position_bias`, `consistent`, `ties`.
@@ -91,7 +91,7 @@ def evaluate(
 
 
 def _judge(keys: dict[str, Any], template: str | None, request: dict[str, Any]) -> Callable[[str], JudgeSource]:
-    """Return a function that makes the judge at an address, which is a classifier if there is no template."""
+    """Return a function that makes the judge at an address; without a template, the judge is a classifier."""
     from agent_rl.evaluation.judges import classifier_judge, template_judge
     from agent_rl.reasoning_rm import find_template
     from agent_rl.remote import EndpointConfig
@@ -105,13 +105,13 @@ def _judge(keys: dict[str, Any], template: str | None, request: dict[str, Any]) 
 
 
 def _component(kind: str, config: dict[str, Any]) -> Callable[[str], JudgeSource]:
-    """Return a function that makes a judge of a reward component, whatever the address."""
+    """Return a function that ignores the address and makes a judge from a reward component."""
     from agent_rl.evaluation.judges import component_judge
     from agent_rl.rewards.component import Component, make_component
 
     component = make_component("component", kind, config, "--component")
     if not isinstance(component, Component):
-        raise ConfigError("MODEL", f"{kind} compares the trajectories of a group", "Use a component that scores each")
+        raise ConfigError("MODEL", f"{kind} compares the trajectories of a group", "Use a component that does not")
     return lambda _: component_judge(component)
 
 
@@ -122,7 +122,7 @@ async def _measured(
     endpoint: str | None,
     concurrency: int,
 ) -> list[Judged]:
-    """Collect the model's verdicts, at the endpoint or at a server started for it."""
+    """Collect the model's verdicts from the endpoint, or from a server started for this model."""
     from agent_rl.evaluation.judges import judge_all
     from agent_rl.work.progress import progress
 

@@ -18,8 +18,8 @@ def sft(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -> N
       VERL_PLATFORM=cpu agent-rl train recipes/text_to_sql
 
     The recipe's agent runs the episodes with its tools, and verl's SFT trainer trains the model on their turns. The
-    agent_rl.cold_start section configures the cold start. Existing results are kept unless the section has changed;
-    after an interruption, the same command resumes at the unfinished stage.
+    agent_rl.cold_start section configures the cold start. Existing results are kept unless the section has changed.
+    After an interruption, the same command resumes at the unfinished stage.
 
     --json: the paths `folder` and `model`, and `made`, which is false if nothing was missing.
     """

@@ -42,7 +42,7 @@ def check(
 ) -> None:
     """Load tool files as training does, and show their tools.
 
-    --json: `files` (for each path, the signatures of its tools by name).
+    --json: `files` (for each file's path, the signatures of its tools by name).
     """
     from agent_rl.tools.inspection import signature
 
@@ -64,7 +64,7 @@ def call(
     create_kwargs: Annotated[str, typer.Option(help="The tool's create_kwargs from a row, as a JSON object")] = "{}",
     as_json: Json = False,
 ) -> None:
-    """Call one tool as the policy would; print its text to stdout, status and seconds to stderr.
+    """Call one tool as the policy would; print the text to stdout, and the status and seconds to stderr.
 
     Exit code 1: the policy would see an error.
 
@@ -85,7 +85,7 @@ def call(
 
 @app.command()
 def expand(file: Annotated[Path, typer.Argument(help="Tool file")], as_json: Json = False) -> None:
-    """Print the file with every tool's schema as the policy sees it; loading the output needs no server.
+    """Print a tool file with every tool's schema as the policy sees it; loading the output needs no server.
 
     --json: `tools`; the JSON is also a valid tool file.
     """

@@ -21,7 +21,7 @@ app = typer.Typer(rich_help_panel="look", help="Convert traces for other program
 
 
 _NAMES = {"atif": "atif", "jsonl": "records.jsonl", "csv": "csv", "sft": "sft.parquet"}
-"""The end of the output file's name, for each format."""
+"""The ending of the output file's name for each format."""
 
 
 @app.command()
@@ -49,7 +49,7 @@ def export(
     atif: a folder with one ATIF-v1.7 document per trajectory. jsonl and csv: one flat record per trajectory. sft: the
     trajectories with the best rewards for supervised fine-tuning, as tokens, with a mask of the sampled tokens.
 
-    --json: `out`, `trajectories`, and for sft `left_out` (a number for each reason).
+    --json: `out`, `trajectories`, and for sft `left_out` (the number left out for each reason).
     """
     from agent_rl.trajectory.exports.records import select
     from agent_rl.trajectory.trace.files import trace_of
@@ -110,7 +110,7 @@ def _sft(
 
 
 def _model(path: Path) -> str | None:
-    """Return the model of the run that wrote a trace, or None if it is unknown."""
+    """Return the model of the run that wrote a trace, or None if the model is unknown."""
     file = path.with_name("run.json")
     if not file.is_file():
         return None

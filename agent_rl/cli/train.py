@@ -46,7 +46,7 @@ def train(
         bool, typer.Option("--dry-run", help="Print the composed configuration without starting a run")
     ] = False,
     predict: Annotated[
-        str | None, typer.Option(help="Folder of a run of the CPU version: predict this run without starting it")
+        str | None, typer.Option(help="Predict this run from a run folder of its CPU version, without starting it")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every line of the run's log")] = False,
     as_json: Annotated[
@@ -66,8 +66,8 @@ def train(
     A run writes to outputs/<trainer.experiment_name>: run.json, train.log, metrics.jsonl, tensorboard, trace.jsonl,
     rollouts and checkpoints. The same command resumes the run from the newest checkpoint.
 
-    Write keys as in the composed configuration; a group (size=) selects one of its files. For an unknown key, the error
-    suggests the nearest known key.
+    Write keys as in the composed configuration; a group such as size= selects one of the group's files. For an unknown
+    key, the error suggests the nearest known key.
 
     VERL_PLATFORM=cpu trains on a CPU: it adds the CPU profile, and size=cpu if the recipe has it.
 
@@ -77,20 +77,20 @@ def train(
       NNODES=2 NODE_RANK=0 MASTER_ADDR=host0 agent-rl train RECIPE
       NNODES=2 NODE_RANK=1 MASTER_ADDR=host0 agent-rl train RECIPE
 
-    MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun sets all three variables. With RAY_ADDRESS,
-    the run joins a running cluster; trainer.nnodes is then the number of its nodes to use.
+    MASTER_PORT is the port of Ray's head node, 6379 if unset. Under SLURM, srun sets all three variables. With
+    RAY_ADDRESS, the run joins a running cluster; trainer.nnodes is then the number of nodes to use.
 
-    Ctrl-C or SIGTERM ends the run after the current step and saves it; a second signal ends the run at once.
+    Ctrl-C or SIGTERM stops the run after the current step and saves it; a second signal stops the run immediately.
 
     --predict prints what can be known before a GPU is rented, each value with its basis: turns, tokens, truncated
     episodes and groups with a signal from a run, memory from the doctor, hours from a published run.
 
     With --json, a step is {event, step, of, metrics}; the end is {event, status, exit_code, step, seconds, folder,
-    log}, plus checkpoint and command if the run was stopped, or error if it failed or was aborted. With --dry-run it
-    is {configuration}, and with --predict {predictions}.
+    log}, plus checkpoint and command if the run was stopped, or error if it failed or was aborted. With --dry-run the
+    output is {configuration}, and with --predict {predictions}.
 
-    Exit codes: 0 trained to the end; 75 ended early and saved, the same command resumes; 2 unusable configuration or
-    path; 129, 130, 143 ended at once by SIGHUP, SIGINT, SIGTERM; any other: the trainer failed.
+    Exit codes: 0 trained to the end; 75 stopped early and saved (the same command resumes); 2 unusable configuration or
+    path; 129, 130, 143 stopped immediately by SIGHUP, SIGINT, SIGTERM; any other: the trainer failed.
     """
     from agent_rl.cpu import switch as cpu
     from agent_rl.evaluation.experiments.cold_start import ColdStart
@@ -101,7 +101,7 @@ def train(
     recipe = with_additions(recipe, data, reward)
     keys = keys_with_model(recipe, overrides, model)
     starts_small = is_task(recipe) and cpu.is_selected() and not names_a_model(keys)
-    start = ColdStart(recipe, keys) if starts_small else None  # refuses a bad expert
+    start = ColdStart(recipe, keys) if starts_small else None  # rejects a task with a bad expert
     if predict is not None:
         from agent_rl.evaluation.prediction import predict as predicted
 

@@ -27,7 +27,7 @@ def view(
     ] = "127.0.0.1",
     as_json: Json = False,
 ) -> None:
-    r"""Look at what agents did: trajectories as a table and as conversations, groups, and comparisons.
+    r"""Look at what agents did: a table of trajectories, conversations, groups and comparisons.
 
     \b
       agent-rl view
@@ -37,7 +37,7 @@ def view(
     The viewer reads traces of runs and evaluations, verl's rollout dumps (trainer.rollout_data_dir) and ATIF files,
     even while a run writes them. Ctrl-C stops the server.
 
-    --json: `url` and `trajectories` (their number), printed once the pages can be opened.
+    --json: `url` and the number of `trajectories`, printed once the pages can be opened.
     """
     import secrets
 

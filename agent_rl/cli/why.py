@@ -22,8 +22,8 @@ def why(
     \b
       agent-rl why outputs/gsm8k_calculator
 
-    The command recognizes each symptom in docs/symptoms.md as soon as the run has enough steps. Exit code 1: there is a
-    warning.
+    The command recognizes each symptom in docs/symptoms.md as soon as the run has enough steps. Exit code 1: the run
+    has a warning.
 
     --json: `run`, `status`, `step`, `time`, `error`, `warnings` (each with `text`, `remedy`, `symptom`).
     """

@@ -1,6 +1,6 @@
-"""Checks whether training with a gateway between agents and a policy uses exactly the tokens that the policy sampled.
+"""Checks that training through a gateway between agents and a policy uses exactly the tokens that the policy sampled.
 
-A `Driver` connects a gateway to the scripted engine, and returns the training sequences that the gateway makes.
+A `Driver` connects a gateway to the scripted engine, and returns the gateway's training sequences.
 """
 
 from __future__ import annotations

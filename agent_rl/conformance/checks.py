@@ -1,4 +1,4 @@
-"""The checks. The docstring of a check states the required behaviour."""
+"""The checks of `agent-rl gateway check`; each check's docstring states the required behavior."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ LONG = user("word " * 200_000)  # a prompt that is longer than a policy's contex
 
 
 class Protocol(Checks):
-    """Answers, streams and errors of any model."""
+    """Checks of a gateway's answers, streams and errors, which do not depend on the model."""
 
     needs_driver = False
 
     @each(requested=True, not_requested=False)
     async def streams_have_openais_form(self, is_requested: bool) -> None:
-        """Chunks have one id, the role first, a finish reason last, and usage if requested; [DONE] ends the stream."""
+        """Chunks have one id, a role, then a finish reason, then usage if requested; [DONE] ends the stream."""
         events = await (await self.play()).events(HELLO, stream_options={"include_usage": is_requested})
         *chunks, last = [data for _, data in events]
         choices = [choice for chunk in chunks for choice in chunk["choices"]]
         heads = {(chunk["object"], chunk["id"]) for chunk in chunks}
-        equal((last, len(heads), heads.pop()[0]), ("[DONE]", 1, "chat.completion.chunk"), "end, heads and object")
+        equal((last, len(heads), heads.pop()[0]), ("[DONE]", 1, "chat.completion.chunk"), "end, ids and object")
         equal(choices[0]["delta"].get("role"), "assistant", "role of the first chunk")
         finished = [choice["finish_reason"] is not None for choice in choices]
         equal(finished, [False] * (len(choices) - 1) + [True], "whether choices have a finish reason")
@@ -58,7 +58,7 @@ class Protocol(Checks):
         several_samples={"n": 2}, grammar={"response_format": {"type": "json_object"}},
     )  # fmt: skip
     async def unusable_requests_are_refused(self, body: Any) -> None:
-        """A body that cannot be read or honoured is answered with 400 or 422 and an error; the session stays open."""
+        """A body that cannot be read or honored is answered with 400 or 422 and an error; the session stays open."""
         client = await self.play()
         response = await client.send(body if isinstance(body, bytes) else {"messages": [HELLO], **body})
         expect(response.status_code in (400, 422), f"status {response.status_code}")
@@ -78,7 +78,7 @@ class Protocol(Checks):
 
     @each(answer=False, stream=True)
     async def long_prompts_are_refused(self, stream: bool) -> None:
-        """A prompt beyond the context is answered with 400 and the code `context_length_exceeded`."""
+        """A prompt longer than the context is answered with 400 and the code `context_length_exceeded`."""
         response = await (await self.play()).send({"messages": [LONG], "stream": stream})
         code = response.json()["error"].get("code")
         equal((response.status_code, code), (400, "context_length_exceeded"), "status and code")
@@ -95,17 +95,17 @@ class Protocol(Checks):
         expect("prompt is too long" in repr(refused), f"a long prompt is refused with {refused}")
 
     async def message_events_have_anthropics_order(self) -> None:
-        """After message_start come blocks with start, deltas and stop, and then message_delta and message_stop."""
+        """The order is message_start; start, deltas and stop of each block; message_delta; message_stop."""
         client, tools = await self.play(CALL), [{"name": "add", "input_schema": {"type": "object"}}]
         events = await client.events(ADD, path="/v1/messages", max_tokens=99, tools=tools)
-        equal([data.get("type") for _, data in events], [name for name, _ in events], "types of the events")
+        equal([data.get("type") for _, data in events], [name for name, _ in events], "event types")
         order = " ".join(f"{name}{data.get('index', '')}" for name, data in events if name != "ping")
         blocks = r"(content_block_start(?P<n>\d+) (content_block_delta(?P=n) )*content_block_stop(?P=n) )+"
         expect(re.fullmatch(f"message_start {blocks}message_delta message_stop", order), f"the order is {order}")
 
 
 class Training(Checks):
-    """The checks of training: each sampled token is trained once, with its log-prob, in its conversation's sequence."""
+    """Checks of training: each sampled token is trained on once, with its log-prob, in its conversation's sequence."""
 
     async def equal_bodies_are_two_samples(self) -> None:
         """Equal requests are separate samples, even with the retry count 0, which SDKs send with first attempts."""
@@ -116,7 +116,7 @@ class Training(Checks):
 
     @each(retry_count=(FIRST, RETRY), idempotency_key=(KEY, KEY))
     async def a_retry_gets_the_same_turn(self, headers: Any) -> None:
-        """A retry count above 0, or an equal idempotency key, gets the first attempt's turn, which is trained once."""
+        """A retry (a count above 0, or an equal idempotency key) gets the first attempt's turn, trained on once."""
         client = await self.play("one", "two")
         for attempt in headers:
             await client.talk(HELLO, says="one", headers=attempt)
@@ -124,7 +124,7 @@ class Training(Checks):
 
     @each(both=False, after_a_hang_up=True)
     async def a_retry_waits_for_the_first_attempt(self, hangs_up: bool) -> None:
-        """A retry during the first attempt gets the turn of that attempt, even if the first client has hung up."""
+        """A retry during the first attempt gets that attempt's turn, even if the first client has hung up."""
         client = await self.play("one", "two")
         [attempt] = await self.generating(client.talk(HELLO, headers=FIRST))
         if hangs_up:
@@ -136,7 +136,7 @@ class Training(Checks):
         await client.trains("one")
 
     async def a_client_may_hang_up_at_each_event(self) -> None:
-        """A turn whose finish reason was sent is trained; a client that hung up earlier gets the turn with a retry."""
+        """A turn whose finish reason was sent is trained on; a retry after an earlier hang-up gets the same turn."""
         events = await (await self.play(CALL)).events(HELLO, tools=TOOLS)
         finish = next(i for i, (_, chunk) in enumerate(events) if chunk["choices"][0]["finish_reason"])
         for most in range(1, len(events) + 1):
@@ -144,12 +144,12 @@ class Training(Checks):
             await client.events(HELLO, most=most, tools=TOOLS, headers=FIRST)
             if most <= finish:
                 again = await client.events(HELLO, tools=TOOLS, headers=RETRY)
-                expect("wrong" not in repr(again), f"the retry gets another turn (hung up at event {most})")
+                expect("wrong" not in repr(again), f"the retry gets a different turn (hung up at event {most})")
             await client.trains(CALL)
 
     @each(answer=False, stream=True)
     async def a_turn_that_nobody_got_is_not_trained(self, stream: bool) -> None:
-        """A turn whose client hung up while it was generated is not trained."""
+        """A turn whose client hung up during its generation is not trained on."""
         client = await self.play("lost", "two")
         [request] = await self.generating(client.send({"messages": [HELLO], "stream": stream}))
         request.cancel()
@@ -158,7 +158,7 @@ class Training(Checks):
         await client.trains("two")
 
     async def many_sessions_run_at_once(self) -> None:
-        """If turns of 512 sessions are generated at the same time, each session gets and trains only its own turns."""
+        """If 512 sessions generate turns at the same time, each session gets and trains on only its own turns."""
         texts = [f"Turn {number}." for number in range(512)]
         clients = [await self.play(*texts), *[await self.session() for _ in texts[1:]]]
         answers = await self.generating(*(client.talk(HELLO) for client in clients))
@@ -169,7 +169,7 @@ class Training(Checks):
             await client.trains(text)
 
     async def ended_sessions_are_closed(self) -> None:
-        """A turn that is unfinished when its session ends is not trained, and a later request is refused."""
+        """A turn that is unfinished when its session ends is not trained on, and a later request is refused."""
         client = await self.play("one", "late")
         await client.talk(HELLO)
         [late] = await self.generating(client.send({"messages": [ADD]}))
@@ -179,7 +179,7 @@ class Training(Checks):
         end.result()
         response = await client.send({"messages": [HELLO]})
         expect(response.status_code in (401, 403, 404, 409, 410), f"status {response.status_code}")
-        equal(len(self.engine.played), 2, "turns of the engine")
+        equal(len(self.engine.played), 2, "turns that the engine played")
 
     async def an_ordinary_agent_gives_one_sequence(self) -> None:
         """An agent that appends turns and results, with changing headers, produces one sequence."""
@@ -206,7 +206,7 @@ class Training(Checks):
 
     @each(items=True, previous_response_id=False)
     async def responses_give_one_sequence(self, is_whole: bool) -> None:
-        """The result of a call continues the sequence, after the items of the answer or with `previous_response_id`."""
+        """A call's result continues the sequence, whether sent with the answer's items or `previous_response_id`."""
         client, path = await self.play(THOUGHTS + CALL, "It is 3."), "/v1/responses"
         tools = [{"type": "function", **TOOLS[0]["function"]}]
         first = await client.post(path, input=[ADD], tools=tools)
@@ -224,7 +224,7 @@ class Training(Checks):
         dropped_thoughts=None,
     )
     async def rewritten_turns_continue_a_conversation(self, rewrite: Any) -> None:
-        """A client may send a turn with a call back in another form, which the check's name shows after the colon."""
+        """A client may rewrite a turn with a call before sending it back; the check's name states the change."""
         turn = ("" if rewrite else THOUGHTS) + called(b=2, a=1, note="caf\u00e9", text="")
         client = await self.play(turn, "It is 3.")
         messages = await client.talk(ADD, tools=TOOLS)
@@ -235,7 +235,7 @@ class Training(Checks):
         await client.trains(turn, "It is 3.", sequences=1)
 
     async def forks_and_roll_backs_train_each_token_once(self) -> None:
-        """If a turn has two continuations (one after a roll-back), the turn and both answers are trained once."""
+        """If a turn has two continuations (one after a rollback), all three turns are trained on once."""
         client = await self.play("root", "left", "right", "far right")
         root = await client.talk(HELLO)
         await client.talk(*root, user("Left?"))
@@ -243,24 +243,24 @@ class Training(Checks):
         await client.trains("root", "left", "right", "far right")
 
     async def compacted_histories_start_a_sequence(self) -> None:
-        """If a client replaces the history with a summary, a sequence starts in which the summary is not trained."""
+        """If a client replaces the history with a summary, a sequence starts that has the summary as context."""
         client = await self.play("A long turn.", "A summary.", "The end.")
         await client.talk(*await client.talk(HELLO), user("Summarise."), says="A summary.")
         await client.talk(user("Summary: A summary.\nContinue."))
         await client.trains("A long turn.", "A summary.", "The end.", sequences=2)
 
     async def turns_of_the_client_are_not_trained(self) -> None:
-        """Assistant turns that the client wrote, whole turns or prefills, are context and are not trained."""
+        """Assistant turns that the client wrote, whole turns or prefills, are context and are not trained on."""
         eight, client = {"role": "assistant", "content": "8"}, await self.play("one", "two", "three")
         messages = await client.talk(ADD, eight, HELLO)
         await client.talk(*messages, user("4 + 4?"), eight, user("Sure?"))
         prompt = self.engine.tokenizer.decode(list(self.engine.by_prompt)[1])
-        equal(prompt.count("8<|im_end|>"), 2, f"turns of the client in {prompt!r}")
+        equal(prompt.count("8<|im_end|>"), 2, f"the client's turns in {prompt!r}")
         is_answered = (await client.send({"messages": [HELLO, eight]})).status_code == 200
         await client.trains("one", "two", *["three"] * is_answered)
 
     async def parallel_conversations_do_not_mix(self) -> None:
-        """Simultaneous conversations of a session, such as those of sub-agents, train each token once."""
+        """In simultaneous conversations of a session, such as those of sub-agents, each token is trained on once."""
         client = await self.play()
 
         async def agent(number: int) -> None:
@@ -272,7 +272,7 @@ class Training(Checks):
         await client.trains(*["OK."] * 24)
 
     async def side_requests_are_answered_and_not_trained(self) -> None:
-        """Requests for another model (titles, summaries) are answered; only the policy's turns are trained."""
+        """Requests for another model (titles, summaries) are answered; only the policy's turns are trained on."""
         client = await self.play("one", "A title", "two")
         messages = await client.talk(HELLO)
         await client.talk(user("Write a title."), model="small", says="A title")
@@ -287,11 +287,11 @@ class Training(Checks):
             messages = await client.talk(user(text), tools=TOOLS)
             await client.talk(*messages, *results(messages, text), tools=TOOLS)
             counts.append([ids.count(self.engine.tokenizer.eos_token_id) for ids in self.engine.by_prompt])
-        equal(counts[1], counts[0], "ends of messages before both turns")
+        equal(counts[1], counts[0], "numbers of end-of-message tokens in the prompts")
 
     @each(unknown=called("multiply", a=1, b=2), unreadable="I add.\n<tool_call>\n{a: 1\n</tool_call>")
     async def odd_calls_are_no_error(self, turn: str) -> None:
-        """A call of an unknown tool or a call without JSON is treated as a call or as text, as in serving parsers."""
+        """A call to an unknown tool, or a call that is not JSON, becomes a call or text, as in inference servers."""
         client = await self.play(turn, "Sorry.")
         messages = await client.talk(ADD, tools=TOOLS)
         is_call = bool(messages[-1].get("tool_calls"))
@@ -300,7 +300,7 @@ class Training(Checks):
         await client.trains(turn, "Sorry.", sequences=1)
 
     async def sampling_parameters_are_the_runs(self) -> None:
-        """The engine gets the temperature, top_p, top_k, penalties and logit_bias of the run instead of the request."""
+        """The engine gets the run's temperature, top_p, top_k, penalties and logit_bias, not those of the request."""
         client = await self.play(temperature=0.7)
         own: dict[str, Any] = {"temperature": 0.1, "top_p": 0.5, "top_k": 1, "min_p": 0.5}
         own |= {"presence_penalty": 1, "frequency_penalty": 1, "repetition_penalty": 2, "logit_bias": {"65": 5}}
@@ -311,7 +311,7 @@ class Training(Checks):
 
     @each(on=True, off=False)
     async def log_probs_are_the_engines(self, is_on: bool) -> None:
-        """Trained tokens and answers have the engine's log-probs or none; a run without log-probs has no zeros."""
+        """Trained tokens and answers have the engine's log-probs; a run without log-probs has none, not zeros."""
         client = await self.play("one", logprobs=is_on)
         answer = await client.post("/v1/chat/completions", messages=[HELLO], logprobs=True, top_logprobs=2)
         shown = [token["logprob"] for token in (answer["choices"][0].get("logprobs") or {}).get("content") or ()]
@@ -320,7 +320,7 @@ class Training(Checks):
         equal((await client.trains("one"))[0].logprobs is not None, is_on, "whether there are log-probs")
 
     async def new_weights_are_a_range(self) -> None:
-        """An episode reports the weight versions that sampled it, even within a turn, and no other model's versions."""
+        """An episode reports all weight versions that sampled it, even within a turn, and no other model's versions."""
         spans = {"two": (7, 8), "early": (3, 3), "side": (9, 9)}
         client = await self.play("one", *(ScriptedTurn(*span) for span in spans.items()))
         [first] = await self.generating(client.talk(HELLO))
@@ -338,7 +338,7 @@ class Training(Checks):
         max_completion_tokens=({"max_completion_tokens": 3, "finish": "length"}, "one two three"),
     )
     async def cut_turns_are_trained_as_sampled(self, case: Any) -> None:
-        """A turn that ends at a stop string or a limit is trained up to its end, and the conversation continues."""
+        """A turn that a stop string or a limit ends is trained on up to its end, and the conversation continues."""
         options, turn = case
         client = await self.play(turn, "four")
         await client.talk(*await client.talk(HELLO, **options), user("Continue."))

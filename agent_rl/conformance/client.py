@@ -1,4 +1,4 @@
-"""A client without an SDK for the checks, and the comparison of trained tokens with the engine's tokens."""
+"""The checks' HTTP client, which uses no SDK, and the comparison of trained tokens with the engine's tokens."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ STOP = "STOP"
 
 
 class Fault(Exception):
-    """A mistake of a gateway."""
+    """The gateway did not behave as a check requires."""
 
 
 def expect(condition: object, problem: str) -> None:
-    """Raise Fault unless the condition holds."""
+    """Raise Fault unless the condition is true."""
     if not condition:
         raise Fault(problem)
 
@@ -35,7 +35,7 @@ def equal(actual: object, expected: object, what: str) -> None:
 
 
 class Checks:
-    """A group of checks. Every coroutine function of a subclass is a check, whose docstring states the requirement."""
+    """A group of checks. Each coroutine function of a subclass is one check, whose docstring states the requirement."""
 
     needs_driver = True
     """Whether the checks need the engine and the training sequences, in addition to an address."""
@@ -44,7 +44,7 @@ class Checks:
         self.gateway, self.engine, self.connections = gateway, engine, AsyncExitStack()
 
     async def play(self, *turns: str | ScriptedTurn, **run: Any) -> Client:
-        """Start the script again with these turns, and open a session of a run with these settings."""
+        """Reset the engine to a script of these turns, and open a session of a run with these settings."""
         self.engine.reset(*turns)
         return await self.session(**run)
 
@@ -54,7 +54,7 @@ class Checks:
         return Client(self, gateway if isinstance(gateway, OpenSession) else await gateway.session(**run))
 
     async def generating(self, *requests: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
-        """Start requests, and return while their turns are generated; the turns end once `engine.free` is set."""
+        """Start requests, and return while their turns are being generated; setting `engine.free` ends the turns."""
         self.engine.free.clear()
         tasks, played = [asyncio.ensure_future(request) for request in requests], len(self.engine.played)
         while len(self.engine.played) < played + len(tasks) and not any(task.done() for task in tasks):  # noqa: ASYNC110
@@ -62,7 +62,7 @@ class Checks:
         return tasks
 
     async def noticed(self) -> None:
-        """Let the engine generate once the gateway has noticed a request, or the end of its connection."""
+        """Wait until the gateway has noticed a request or a closed connection, then let the engine generate."""
         await asyncio.sleep(0.1)
         self.engine.free.set()
 
@@ -78,7 +78,7 @@ class Client:
     async def send(
         self, body: Any, path: str = CHAT, headers: Any = None, key: str | None = None, stream: bool = False
     ) -> httpx.Response:
-        """Send a body with this key, by default the session's key; raise Unsupported if there is no such route."""
+        """Send a body with this key (default: the session's); raise Unsupported if the gateway has no such route."""
         key = self.session.key if key is None else key
         keys = {"authorization": f"Bearer {key}", "x-api-key": key} if key else {}
         content = body if isinstance(body, bytes) else json.dumps({"model": MODEL, **body}).encode()
@@ -90,7 +90,7 @@ class Client:
         return response
 
     async def post(self, path: str, headers: Any = None, key: str | None = None, status: int = 200, **body: Any) -> Any:
-        """Return the body of an answer, whose status must be `status`."""
+        """Send a request, check that the answer has the status `status`, and return the answer's body."""
         response = await self.send(body, path, headers, key)
         equal(response.status_code, status, f"status of the answer {response.text:.200}")
         return response.json()
@@ -98,7 +98,7 @@ class Client:
     async def talk(
         self, *messages: Mapping[str, Any], says: str | None = None, finish: str | None = None, **options: Any
     ) -> list[Any]:
-        """Return the conversation with its answer; check the answer's text and finish reason if they are set."""
+        """Return a conversation with its answer; check the answer's text and finish reason if they are given."""
         body = await self.post(CHAT, messages=messages, **options)
         for choice in body.get("choices") or ():
             answer = choice["message"].get("content"), choice["finish_reason"]
@@ -124,7 +124,7 @@ class Client:
         return events
 
     async def trains(self, *texts: str, sequences: int | None = None) -> list[TrainedSequence]:
-        """End the session, check that exactly the turns with these texts are trained, and return its sequences."""
+        """End the session, check that exactly the turns with these texts are trained on, and return its sequences."""
         assert isinstance(self._driver, Driver)
         await self._driver.finish(self.session)
         trained = await self._driver.sequences(self.session)
@@ -134,12 +134,12 @@ class Client:
 
 
 def user(text: str) -> dict[str, Any]:
-    """Return a message of the user."""
+    """Return a user message with this text."""
     return {"role": "user", "content": text}
 
 
 def called(name: str = "add", text: str = "I add.", **arguments: Any) -> str:
-    """Return a turn of the policy with a call."""
+    """Return the text of a policy's turn that contains a call."""
     return f"{text}\n<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>".strip()
 
 
@@ -183,6 +183,6 @@ def _turn(engine: Engine, before: tuple[int, ...], tokens: list[int], logprobs: 
     played = [turn for turn in engine.by_prompt.get(before, ()) if turn.token_ids[:end] == tokens]
     same = [turn for turn in played if logprobs in (None, turn.logprobs[: len(tokens)])]
     expect(played, f"{text!r} is trained after {engine.tokenizer.decode(before)!r:.200}, where it was not sampled")
-    expect(same, f"{text!r} is trained with log-probs that the engine did not give")
+    expect(same, f"{text!r} is trained with log-probs that the engine did not return")
     expect(end or STOP not in same[0].text, f"{text!r} is trained, although it contains a stop string")
     return same[0]

@@ -1,7 +1,7 @@
 """An engine that plays the turns of a script, without a model.
 
 The engine offers verl's `generate` in this process; over HTTP it offers vLLM's chat completions with token ids and
-vLLM's `/inference/v1/generate`. Every turn has different log-probs, which identify the turn of a trained token.
+vLLM's `/inference/v1/generate`. Every turn has different log-probs, so a trained token's log-prob identifies its turn.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.tools.declared import declared_functions
 
 MODEL = "policy"
-LONGEST = 100_000  # maximum number of prompt tokens over HTTP
+LONGEST = 100_000  # maximum number of tokens in a prompt sent over HTTP
 
 
 @dataclass
@@ -46,13 +46,13 @@ class ScriptedTurn:
 
 
 class Engine:
-    """Plays the turns of a script in the order of the requests; after the last turn, every turn is "OK.".
+    """Plays one turn of a script per request; after the last turn of the script, every turn is "OK.".
 
     Attributes:
-        played: the turns so far; `by_prompt` contains them by the token ids before them.
+        played: the turns so far; `by_prompt` maps a prompt's token ids to the turns that followed the prompt.
         version: the version of the weights.
-        free: turns are generated while this event is set.
-        url: the address, after `start`.
+        free: an event; a turn is finished only while the event is set.
+        url: the server's address, set by `start`.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Engine:
             Route("/v1/models", lambda _: JSONResponse({"data": [{"id": MODEL, "max_model_len": LONGEST}]})),
             Route("/health", lambda _: Response()),
         ]
-        _ = self.tokenizer  # the tokenizer is loaded before a gateway watches the server's health
+        _ = self.tokenizer  # load the tokenizer before a gateway watches the server's health
         self._server = PortServer(Starlette(routes=routes))
         self._server.start()
         self.url = f"http://127.0.0.1:{self._server.port}"
@@ -131,7 +131,7 @@ class Engine:
             text = self.tokenizer.apply_chat_template(turn_request.messages, tokenize=False, add_generation_prompt=True)
             if len(prompt_ids := self.tokenizer.encode(text)) > LONGEST:
                 raise ValueError(f"This model's maximum context length is {LONGEST} tokens.")
-        except Exception as error:  # noqa: BLE001 - the client caused a conversation that cannot be rendered
+        except Exception as error:  # noqa: BLE001 - the client sent a conversation that cannot be rendered
             return JSONResponse({"error": {"message": str(error), "type": "BadRequestError", "code": 400}}, 400)
         output = await self.generate("", prompt_ids=prompt_ids, sampling_params={**body, "stop": turn_request.stop})
         text = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
@@ -151,7 +151,7 @@ class Engine:
 
 
 def _choice(output: Any) -> dict[str, Any]:
-    """Return the fields that the choices of both routes share."""
+    """Return the fields that a choice has in the answers of both routes."""
     pairs = zip(output.token_ids, output.log_probs or (), strict=False)
     shown = [{"token": f"token_id:{token}", "logprob": logprob, "top_logprobs": []} for token, logprob in pairs]
     logprobs = None if output.log_probs is None else {"content": shown}

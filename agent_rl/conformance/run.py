@@ -1,4 +1,4 @@
-"""Runs checks on a gateway."""
+"""Run the conformance checks on a gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_rl.conformance.engine import Engine
 from agent_rl.work.concurrency import OutOfTime, within
 
 CHECKS: dict[str, tuple[type[Checks], str, list[Any]]] = {}
-"""The checks by name: the class, the name of the function, and its arguments."""
+"""The class, function name and arguments of each check, by the check's name."""
 for group in (Protocol, Training):
     for name in (name for name, value in vars(group).items() if iscoroutinefunction(value)):
         cases = getattr(getattr(group, name), "cases", None)
@@ -52,7 +52,7 @@ async def _result(name: str, gateway: Driver | OpenSession, engine: Engine) -> d
     except (Fault, Unsupported) as error:
         status, problem = "missing" if isinstance(error, Unsupported) else "fails", str(error)
     except OutOfTime:
-        status, problem = "does not end", f"it did not end within {TIMEOUT_S:g} s"
-    except Exception as error:  # noqa: BLE001 - any error of an answer or a driver is the gateway's fault
+        status, problem = "does not end", f"the check did not end within {TIMEOUT_S:g} s"
+    except Exception as error:  # noqa: BLE001 - any error in an answer or a driver is attributed to the gateway
         status, problem = "fails", f"{type(error).__name__}: {error}"
     return {"check": name, "holds": check.__doc__, "status": status, "problem": problem}

@@ -1,8 +1,8 @@
 """The row contract of verl and the agent loops, the storage of rows, and converters for data sets.
 
 `contract` defines the contract, `rows` makes one row, `shapes` reads rows in other formats, `storage` writes and reads
-files; each data set has a module. These modules do not depend on verl, tools or agents, and importing them loads
-neither pyarrow nor datasets.
+files; each data set has its own module. These modules do not depend on verl, tools or agents, and importing the modules
+loads neither pyarrow nor datasets.
 """
 
 from agent_rl.data import arithmetic, gsm8k, service_dialogues

@@ -1,8 +1,8 @@
 """Generated word problems with two or three operations on numbers too long for mental arithmetic.
 
-A calculator makes this task easy, because the wording comes from a few templates with a small vocabulary, and the
-question lists the numbers in the order of the expression, so even a very small model can learn to copy them. The
-problems have no division, negative numbers, brackets or irrelevant facts.
+With a calculator, this task is easy: the wording comes from a few templates with a small vocabulary, and the question
+lists the numbers in the expression's order, so even a very small model can learn to copy them. The problems have no
+division, negative numbers, brackets or irrelevant facts.
 
 Terms of sums have 3 or 4 digits, multipliers have 2. All intermediate values are non-negative integers.
 """
@@ -55,14 +55,14 @@ class Problem:
     answer: str
     """The value of the expression, a non-negative integer in digits."""
     steps: tuple[tuple[str, str], ...]
-    """The single operations of the expression, in order, as pairs (expression, value)."""
+    """The expression's individual operations, in order, as pairs of operation and value."""
 
 
 def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[Problem]:
     """Return the first `count` problems of a seed, without repeated questions or expressions.
 
     Args:
-        seed: the same seed gives the same problems; a smaller `count` gives the first of them.
+        seed: the same seed always yields the same problems; a smaller `count` yields the first of these problems.
         count: number of problems.
         exclude: questions and expressions that must not occur.
     """
@@ -83,7 +83,7 @@ def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[
 def train_test(
     seed: int, train_count: int, test_count: int, *, exclude: Set[str] = frozenset()
 ) -> tuple[list[Problem], list[Problem]]:
-    """Return problems for training and for testing that share neither a question nor an expression.
+    """Return training problems and test problems, which have neither a question nor an expression in common.
 
     The test problems do not depend on the number of training problems, so runs on more data stay comparable.
 
@@ -100,7 +100,7 @@ def train_test(
 
 @makes_row
 def to_row(problem: Problem) -> dict[str, Any]:
-    """Return a row; `extra_info.answer` is the worked answer in GSM8K's notation, with a calculator call per step."""
+    """Convert a problem to a row; `extra_info.answer` is the worked answer in GSM8K's notation, one call per step."""
     lines = [f"{expression} = <<{expression}={value}>>{value}" for expression, value in problem.steps]
     return {
         "question": problem.question,

@@ -6,7 +6,7 @@ import re
 from collections import deque
 
 MAX_TEXT = 50_000
-"""Number of characters at the end of a text that are searched for boxes."""
+"""Number of characters that are searched for boxes at the end of a text."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
 _MAX_BOX = 2_000  # maximum number of characters in a box
 _MAX_BOXES = 10
@@ -24,8 +24,8 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
 
     Args:
         text: the response.
-        joined: whether to include preceding boxes that only spacing, commas, "and" or "or" separate, as a list without
-            repetitions.
+        joined: whether to include preceding boxes that are separated only by spacing, commas, "and" or "or", as a list
+            without repetitions.
     """
     boxes = _boxes(text[-MAX_TEXT:]) if "\\" in text else []
     if not boxes:
@@ -39,7 +39,7 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
 
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:
-    """Return the start, end and content of each of the last boxes."""
+    """Return the start, end and content of each of the last few boxes."""
     boxes: list[tuple[int, int, str]] = []
     for match in deque(_BOX.finditer(text), _MAX_BOXES):
         box = _box_content(text, match.end())

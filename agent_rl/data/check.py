@@ -1,4 +1,4 @@
-"""`check_files`: finds problems in data files and summarizes their content, in one pass.
+"""`check_files` finds problems in data files and summarizes the files' content, in one pass.
 
 Every row is compared with the row contract, with the existing agents, tools and scorers, and with the other rows
 (duplicates). The caller supplies every check that needs a tokenizer or a scorer.
@@ -64,9 +64,9 @@ class DataReport:
 
     Attributes:
         files: paths of the files.
-        unit: unit of lengths.
+        unit: unit of prompt lengths.
         rows: number of rows in each file.
-        lengths: `LABELS` of each row, and the length of its prompt.
+        lengths: the values of `LABELS` for each row, and the length of the row's prompt.
         counts: number of findings by kind.
         errors: kinds of findings that are errors; rows with such findings must not be used for training.
         shown: the first findings of each kind, with the location of the row.
@@ -85,7 +85,7 @@ class DataReport:
     graded: int = 0
 
     def labels(self) -> dict[str, pd.DataFrame]:
-        """Return a table of rows and prompt lengths by value for each of `LABELS`, the most frequent value first.
+        """For each of `LABELS`, return a table of row counts and prompt lengths by value, most frequent value first.
 
         The columns of a table are `rows` and, for the prompt lengths, `mean`, `median`, `most` (the 95th percentile)
         and `longest`.
@@ -140,7 +140,7 @@ class DataReport:
         return result
 
     def lines(self) -> Iterator[Text]:
-        """Yield a line per kind of finding, the most frequent first, with the number of rows and the first places."""
+        """Yield one line per kind of finding, the most frequent first, with its number of rows and first locations."""
         from rich.text import Text
 
         for kind, count in self.counts.most_common():
@@ -174,16 +174,16 @@ class DataReport:
 
 @dataclass(frozen=True)
 class Rows:
-    """The checks that the caller supplies.
+    """Checks and settings that the caller of `check_files` supplies.
 
     Attributes:
-        names: returns findings about names in a row that do not exist.
+        names: returns findings about agents, tools and scorers that a row names but that do not exist.
         length: returns the length of the prompt as the model sees it, in `unit`.
-        unit: unit of lengths.
+        unit: unit of prompt lengths.
         grade: returns findings about the ground truths of some rows.
-        sample: number of rows that `grade` gets, drawn by `seed`; None means all rows.
+        sample: number of rows that `grade` gets, drawn at random with `seed`; None means all rows.
         seed: seed of the sample.
-        defaults: default values of columns, for example the agent of the recipe.
+        defaults: default values of columns, for example the recipe's agent.
     """
 
     names: Callable[[Mapping[str, Any]], Iterable[RowFinding]] = lambda row: ()
@@ -201,7 +201,7 @@ def check_files(
     """Check data files; return the report, and the rows whose ground truths `DataReport.grade` should score.
 
     Args:
-        files: the rows of each file, by its path, as `iterate_rows` reads them.
+        files: the rows of each file by the file's path, as `iterate_rows` yields them.
         known: the checks that the caller supplies.
         progress: called for each row.
 
@@ -237,7 +237,7 @@ def check_files(
 
 
 def _check_one(report: DataReport, place: tuple[int, int], row: dict[str, Any], where: str, known: Rows) -> bool:
-    """Check a row without the other rows and record its length; return whether further checks can use the row."""
+    """Check a row on its own and record its prompt's length; return whether further checks can use the row."""
     try:
         check_row(row, where)
     except ConfigError as error:
@@ -248,7 +248,7 @@ def _check_one(report: DataReport, place: tuple[int, int], row: dict[str, Any], 
         report.add(*place, finding)
     try:
         length = known.length(row)
-    except Exception as error:  # noqa: BLE001 - a chat template raised it, and it becomes a finding about this row
+    except Exception as error:  # noqa: BLE001 - a chat template's error becomes a finding about this row
         text = f"the chat template rejects the prompt: {' '.join(str(error).split())[:200]}"
         report.add(*place, RowFinding("prompt", text, "Write the turns in a form that this model's template accepts"))
         return True
@@ -259,7 +259,7 @@ def _check_one(report: DataReport, place: tuple[int, int], row: dict[str, Any], 
 
 
 def _duplicates(digests: Sequence[tuple[Any, ...]], files: Sequence[str]) -> Iterator[tuple[int, int, RowFinding]]:
-    """Return findings about rows with the same task as an earlier row; whitespace is ignored."""
+    """Yield findings about rows with the same task as an earlier row; differences in whitespace are ignored."""
     import pandas as pd
 
     rows = pd.DataFrame(digests, columns=["file", "row", "split", "task", "truth"])
@@ -275,9 +275,9 @@ def _duplicates(digests: Sequence[tuple[Any, ...]], files: Sequence[str]) -> Ite
             )
             for file, number, other in pair:
                 text = f"{other} asks the same question and has a different ground truth"
-                yield file, number, RowFinding(CONFLICT, text, "Keep the row with the right one")
+                yield file, number, RowFinding(CONFLICT, text, "Keep the row with the right ground truth")
         elif row.split != row.split_of_first:
-            remedy = "Remove it from one split, because rows that are used for training cannot measure progress"
+            remedy = "Remove the row from one split, because rows that are used for training cannot measure progress"
             yield row.file, row.row, RowFinding("in two splits", f"{first} asks the same question", remedy)
         else:
             yield row.file, row.row, RowFinding("duplicate", f"{first} asks the same question", "Keep one row", False)
@@ -300,7 +300,7 @@ def _prompt_text(row: Mapping[str, Any]) -> str:
 
 
 def _context(row: Mapping[str, Any]) -> str:
-    """Return the further columns that distinguish a row's task: its tools, user, environment and media."""
+    """Return the columns that, together with the prompt, identify a row's task: tools, user, environment and media."""
     info = row["extra_info"]
     keys = ("tools_kwargs", "tool_selection", "interaction_kwargs", "user", "environment_row")
     parts = [info.get(key) for key in keys]
@@ -314,13 +314,13 @@ def write_good(
     write: Callable[[dict[str, Any]], None],
     rejected: Path,
 ) -> None:
-    """Write the rows without errors, and the rejected rows with their reasons to a second file.
+    """Write the rows without errors, and write the rejected rows, with the reasons, to a second file.
 
     Args:
         report: the report on the same files.
-        files: the rows of each file, read again.
-        write: writes a good row.
-        rejected: file for one line of JSON per rejected row: file, row, reason and the row itself.
+        files: the rows of each file, read a second time.
+        write: function that writes a good row.
+        rejected: file with one line of JSON per rejected row: its file, its number, the reason and the row itself.
     """
     with open(rejected, "w", encoding="utf-8") as out:
         for file, rows in enumerate(files.values()):

@@ -1,4 +1,4 @@
-"""Programs with tests, as rows: APPS and TACO, CodeContests, HumanEval, LeetCode, KodCode, MBPP.
+"""Converts programming problems with tests to rows: APPS and TACO, CodeContests, HumanEval, LeetCode, KodCode, MBPP.
 
     {"question": ..., "input_output": "{inputs, outputs, fn_name}", "starter_code": ...}      APPS, TACO
     {"description": ..., "public_tests": {"input": [...], "output": [...]}, ...}              CodeContests
@@ -31,14 +31,14 @@ _TRY = "Run the visible tests with the tool run_tests first, and repair the prog
 
 @makes_row
 def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, Any]:
-    """Return the row of an example in any of the module's forms.
+    """Convert an example to a row; the module's docstring lists the supported forms of examples.
 
     Args:
         example: the columns of the example.
         visible: number of tests that the `run_tests` tool gets; if None, all tests grade the program, without a tool.
 
     Raises:
-        ConfigError: a column is missing or cannot be used; the error names it.
+        ConfigError: a column is missing or cannot be used; the error names the column.
     """
     read = next((read for column, read in _FORMS.items() if column in example), None)
     if read is None:
@@ -63,7 +63,7 @@ def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, 
 
 
 def stub(row: Mapping[str, Any]) -> str:
-    """Return a program that solves no problem: functions of the published solution that return None, or `pass`."""
+    """Return a program that solves nothing: the published solution with functions that return None, or `pass`."""
     try:
         tree = ast.parse(row["extra_info"].get("solution") or "")
     except (SyntaxError, ValueError):  # the solution is for another version of Python
@@ -75,7 +75,7 @@ def stub(row: Mapping[str, Any]) -> str:
 
 
 def _divide_tests(example: Mapping[str, Any], tests: Any, visible: int) -> tuple[Any, Any]:
-    """Return the visible tests and the hidden tests.
+    """Divide an example's tests into visible and hidden tests.
 
     Raises:
         ConfigError: the tests are not a list, or no test would be hidden.
@@ -101,7 +101,7 @@ _Parts = tuple[str, str, Any, Any]
 def _apps(example: Mapping[str, Any]) -> _Parts:
     tests = json_of(example, "input_output")
     if not isinstance(tests, Mapping) or not tests.get("inputs"):
-        raise ConfigError("column input_output", "it has no inputs", "Remove rows without tests")
+        raise ConfigError("column input_output", "there are no inputs", "Remove rows without tests")
     solutions = json_of(example, "solutions") if example.get("solutions") else []
     cases = {key: tests[key] for key in ("inputs", "outputs", "fn_name") if tests.get(key) is not None}
     source = "taco" if "expected_time_complexity" in example or "skill_types" in example else "apps"
@@ -153,7 +153,7 @@ _FORMS = {
     "input_output": _apps,
     "test": _kodcode,
 }
-"""Reader of each form, by a column that identifies it; the first of these columns in a row selects the reader."""
+"""The reader of each form, by a column that identifies the form; earlier columns take precedence."""
 
 
 def _with_start(example: Mapping[str, Any], question: str) -> str:

@@ -3,7 +3,7 @@
     Row.model_validate({"data_source": "openai/gsm8k", "agent_name": "react_agent", ...})
 
 `make_row` builds a row, `check_row` checks a row, and `agent_rl.data.storage` stores rows. The contract covers only the
-form, not whether an agent loop, tool or scorer exists.
+form of a row, not whether its agent loop, tools or scorer exist.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from agent_rl.settings.errors import InvalidValueError, validated
 from agent_rl.trajectory import Role
 
 IMAGE, VIDEO = "<image>", "<video>"
-"""Markers in a message's text, each at the position of the row's next image or video."""
+"""Markers in a message's text; each marks the position of the row's next image or video."""
 
 
 def _truth(value: Any) -> Any:
     if isinstance(value, str) and not value.strip():
         raise InvalidValueError("the right answer is empty", "Provide the right answer")
     if isinstance(value, bool):
-        raise InvalidValueError("expected the right answer, not a boolean", "Write it as text, such as yes or no")
+        raise InvalidValueError("the right answer is a boolean", "Write the answer as text, such as yes or no")
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidValueError("the right answer is not a number", "Provide the right answer, or remove the row")
     return value
@@ -46,13 +46,13 @@ Text = Annotated[str, AfterValidator(_filled)]
 
 
 class PromptMessage(BaseModel):
-    """A message of the prompt, before the episode starts."""
+    """A message of the prompt with which an episode starts."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
     role: Role
     content: Text
-    """Text of the message; `<image>` and `<video>` mark the places of the row's media."""
+    """Text of the message, in which `<image>` and `<video>` mark the positions of the row's media."""
 
     @model_validator(mode="after")
     def _nothing_else(self) -> PromptMessage:
@@ -64,7 +64,7 @@ class PromptMessage(BaseModel):
 
 
 class RewardColumn(BaseModel):
-    """The column that the reward reads; `data_source` selects the scorer, not this column."""
+    """The column that the reward reads; the scorer is selected by `data_source`, not by this column."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -74,13 +74,13 @@ class RewardColumn(BaseModel):
     ground_truth: Annotated[Any, AfterValidator(_truth)] = None
     """The right answer: text, or the list or mapping that the scorer documents; numbers are stored as text."""
     test_cases: Any = None
-    """Additional tests of the submitted program, which your own scorers can use."""
+    """Additional tests for a submitted program, which your own scorers can use."""
 
     @model_validator(mode="after")
     def _has_truth(self) -> RewardColumn:
         if self.ground_truth is None and self.style not in ("model", "environment"):
             remedy = (
-                "Provide the right answer as ground_truth, or set style to model or environment if one of these judges"
+                "Set ground_truth to the right answer, or set style to model or environment for a row without an answer"
             )
             raise InvalidValueError("the row has no ground_truth", remedy)
         return self
@@ -96,7 +96,7 @@ class ExtraInfo(BaseModel):
     split: Text | None = None
     """Name of the split, such as `train` or `test`, for traces and reports."""
     question: Text | None = None
-    """The question alone, without instructions."""
+    """The question without instructions."""
     tools_kwargs: dict[str, dict[str, Any] | None] | None = None
     """Arguments of the row's tools, `{tool: {"create_kwargs": {...}}}`; verl's `tools_kwargs` column."""
     need_tools_kwargs: bool | None = None
@@ -112,11 +112,11 @@ class ExtraInfo(BaseModel):
     original_prompt: Any = None
     """The prompt that your scorer or reward function gets; None means the user's last message."""
     test_cases: Any = None
-    """Additional tests of the submitted program, which your own scorers can use."""
+    """Additional tests for a submitted program, which your own scorers can use."""
 
 
 class Row(BaseModel):
-    """One row; verl keeps additional columns of files from elsewhere, but `write_parquet` rejects them."""
+    """One row; verl keeps additional columns in files from other sources, but `write_parquet` rejects such columns."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -125,15 +125,15 @@ class Row(BaseModel):
     agent_name: Text | None = None
     """Name of the row's agent loop; if the column is missing, the run's default applies."""
     prompt: Annotated[list[PromptMessage], Field(min_length=1)]
-    """The messages before the episode; the last one is a user message. The loop adds tools and instructions."""
+    """The messages with which the episode starts; the last is a user message. The loop adds tools and instructions."""
     ability: Text | None = None
     """Label for the kind of task, used in statistics."""
     reward_model: RewardColumn
     extra_info: ExtraInfo
     images: list[Any] | None = None
-    """One `{"bytes": ...}` or `{"path": ...}` for each `<image>` of the prompt."""
+    """One `{"bytes": ...}` or `{"path": ...}` for each `<image>` in the prompt."""
     videos: list[str] | None = None
-    """One path for each `<video>` of the prompt."""
+    """One path for each `<video>` in the prompt."""
     rm_prompt: list[PromptMessage] | None = None
     """The prompt for judges and reward models; the `rm_prompt.<name>` key of `extra_info` is for one judge or model."""
 
@@ -148,7 +148,7 @@ class Row(BaseModel):
             marks = sum(message.content.count(mark) for message in self.prompt)
             if marks != len(media or ()):
                 problem = f"the prompt has {marks} {mark} for {len(media or ())} {mark.strip('<>')}s"
-                raise InvalidValueError(problem, f"Write one {mark} in the prompt for each of them")
+                raise InvalidValueError(problem, f"Write one {mark} in the prompt for each image or video")
         return self
 
 
@@ -157,10 +157,10 @@ def check_row(row: Any, place: str) -> None:
 
     Args:
         row: the columns of the row.
-        place: file and number of the row, which the error names.
+        place: the row's file and number, for error messages.
 
     Raises:
-        ConfigError: the row breaks the contract; the error names location, column, value and remedy.
+        ConfigError: the row breaks the contract; the error names the location, column, value and remedy.
     """
     if not isinstance(row, Mapping):
         raise ConfigError(place, f"{row!r:.80} is not a mapping", "Build rows with make_row")
@@ -180,7 +180,7 @@ def check_rows(rows: Iterable[Any], *, source: str = "rows") -> None:
 
     Args:
         rows: rows from `make_row` or any other source.
-        source: name of the rows in errors, usually the file's path.
+        source: name of the rows in error messages, usually the file's path.
 
     Raises:
         ConfigError: a row breaks the contract, or `rows` is empty.

@@ -4,7 +4,7 @@
     run(GSM8K, __doc__)  # the command line of a script
 
 `to_row` is a pure function of one raw example. Examples are streamed and rows are written in batches, so memory use
-does not grow with the data; the same input, options and seed give the same files.
+does not grow with the size of the data. The same input, options and seed always produce the same files.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class RawSet:
 
     Attributes:
         name: name of the output folder under `~/data`.
-        to_row: makes one row; it gets `agent_name` and the options of `arguments`.
+        to_row: makes one row from an example, `agent_name` and the values of the options in `arguments`.
         hub: location of each split on the Hub.
         agent_name: default agent loop of the rows.
-        arguments: additional command line options for argparse; `prepare`, or `to_row` without it, gets their values.
+        arguments: additional command line options for argparse, whose values are passed to `prepare`.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
-        prepare: called once with the options before reading starts; returns the options that `to_row` gets.
+        prepare: called once with the options before reading starts; returns the options to pass to `to_row`.
         generate: makes the examples of each split, so no input is read. The function gets the options, the seed, and
             the number of examples per split, and removes the options that it uses.
         test_share: share of the rows for the `test` split, if the input has no such split.
@@ -70,15 +70,15 @@ class RawSet:
     trial: Callable[[Mapping[str, Any]], str] | None = None
 
     def table(self, examples: pd.DataFrame, split: str = "train", **options: Any) -> pd.DataFrame:
-        """Return the rows of a table of examples, as a table that `write_parquet` accepts.
+        """Convert a table of examples to a table of rows, which `write_parquet` accepts.
 
         Args:
             examples: the examples, with the columns of the published data set.
-            split: the split of all rows.
+            split: the split to which all rows belong.
             options: options for `to_row`.
 
         Raises:
-            ConfigError: an example cannot be converted; the error names its row and column.
+            ConfigError: an example cannot be converted; the error names the row and column.
         """
         import pandas as pd
 
@@ -131,10 +131,10 @@ def run(
 def _convert(
     data_set: RawSet, inputs: Mapping[str, Iterable[Raw]], options: Mapping[str, Any], common: Mapping[str, Any]
 ) -> tuple[dict[Path, int], Counter[str]]:
-    """Write `<split>.parquet` for every split, or no file at all.
+    """Write `<split>.parquet` for every split; on an error, write no file.
 
     Args:
-        data_set: the data set, for its `to_row`.
+        data_set: the data set, whose `to_row` makes the rows.
         inputs: examples of each split.
         options: options for `to_row`.
         common: options that all data sets have.
@@ -143,7 +143,7 @@ def _convert(
         The number of rows by file, and the number of omitted rows by reason.
 
     Raises:
-        ConfigError: an example cannot be read or converted; the error names file and line.
+        ConfigError: an example cannot be read or converted; the error names the file and line.
     """
     folder, omitted = Path(common["local_save_dir"]).expanduser(), Counter[str]()
     writers: dict[str, RowWriter] = {}
@@ -166,7 +166,7 @@ def _convert(
 
 
 def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> str:
-    """Return the split of an example; a share of `train`, drawn by number or by a column, moves to `test`."""
+    """Return the split of an example; a share of `train`, drawn by row number or by a column, moves to `test`."""
     key, column, share = number, common.get("split_by"), common.get("test_share")
     if column is not None:
         key = value_of(example, column)
@@ -180,7 +180,7 @@ def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> 
 
 
 def value_of(example: Mapping[str, Any], *names: str) -> Any:
-    """Return the value of the first of these columns in the example.
+    """Return the value of the first of these columns that the example contains.
 
     Raises:
         ConfigError: the example contains none of the columns, or the value is null or NaN.
@@ -196,7 +196,7 @@ def value_of(example: Mapping[str, Any], *names: str) -> Any:
 
 
 def text_of(example: Mapping[str, Any], *names: str) -> str:
-    """Return the text of the first of these columns in the example.
+    """Return the text of the first of these columns that the example contains.
 
     Raises:
         ConfigError: the example contains none of the columns, or the value is not text or is empty.

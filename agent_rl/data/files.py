@@ -21,7 +21,7 @@ SUFFIXES = (".parquet", ".json", ".jsonl")
 """Suffixes of the files that verl 0.9.1 reads."""
 QUESTIONS = ("question", "problem", "query", "instruction", "input", "text")
 ANSWERS = ("answer", "solution", "output", "response", "label", "target")
-"""Columns that probably contain the question and the right answer."""
+"""Names of columns that probably contain the question and the right answer."""
 
 
 class NumberedRow(NamedTuple):
@@ -29,9 +29,9 @@ class NumberedRow(NamedTuple):
 
     Attributes:
         place: file and row or line, for messages.
-        number: number of the row in its file, from 0.
+        number: number of the row in its file, counting from 0.
         row: the unpacked row, without null columns.
-        changes: the changes that `as_row` made to fit the contract.
+        changes: the changes that `as_row` made to the row so that it fits the contract.
     """
 
     place: str
@@ -50,7 +50,7 @@ class RowsFile:
         schema: pyarrow's schema of the columns.
         rows: the first rows.
         error: the reason why the file could not be read.
-        changes: the changes that `as_row` made to any row to fit the contract.
+        changes: the changes that `as_row` made to any of the rows so that it fits the contract.
     """
 
     path: str
@@ -62,7 +62,7 @@ class RowsFile:
 
 
 def iterate_rows(path: str) -> Iterator[NumberedRow]:
-    """Yield the rows of a file without checking them.
+    """Yield the rows of a file without checking the rows.
 
     Raises:
         ConfigError: the file cannot be read, or a line or row is broken.
@@ -103,14 +103,14 @@ def read_rows(path: str, most: int) -> RowsFile:
     except ConfigError as error:
         return RowsFile(path, error=error)
     except (pa.ArrowException, OverflowError) as error:
-        problem = f"verl cannot read it as a table: {str(error).splitlines()[0]}"
+        problem = f"verl cannot read the file as a table: {str(error).splitlines()[0]}"
         return RowsFile(path, error=ConfigError(path, problem, "Give each key the same type in all rows"))
     changes = tuple(dict.fromkeys(change for row in rows for change in row.changes))
     return RowsFile(path, count, schema, [row.row for row in rows], changes=changes)
 
 
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
-    """Return the columns, with both types, that prevent verl from joining two files; one file may lack a column."""
+    """Return the columns, with both types, that prevent verl from joining two files; a missing column does not."""
     import pyarrow as pa
     from datasets import Dataset, concatenate_datasets  # verl joins files with this function
 
@@ -126,8 +126,8 @@ def differences(one: RowsFile, other: RowsFile) -> list[str]:
 
 
 def without_prompt(path: str, columns: Sequence[str]) -> tuple[str, str]:
-    """Return the problem of a file without a prompt column, and the command that converts the file."""
+    """Describe the problem of a file without a prompt column, and the command that converts the file."""
     question, answer = (next((name for name in names if name in columns), "COLUMN") for names in (QUESTIONS, ANSWERS))
     command = ["agent-rl", "data", "convert", path, "--prompt", question, "--answer", answer]
     problem = f"{path} has no prompt column, only {', '.join(map(str, columns))}"
-    return problem, f"Convert it to rows with: {shlex.join(command)}"
+    return problem, f"Convert the file to rows with: {shlex.join(command)}"

@@ -2,7 +2,7 @@
 
     agent-rl data convert problems.csv --prompt question --answer answer
 
-A mapping on the command line or in a YAML file (`--mapping`) assigns the columns; its keys are the fields of
+A mapping on the command line or in a YAML file (`--mapping`) selects the columns; the mapping's keys are the fields of
 `ColumnMapping`. If neither `--prompt` nor `--template` is given, a row must be in a shape that `agent_rl.data.as_row`
 reads (`prompt`, `messages`, `conversations`, ...). Columns that are not in the mapping are kept in `extra_info`.
 """
@@ -34,13 +34,13 @@ class ColumnMapping(BaseModel):
     answer: str | None = None
     """Column with the right answer: text, a number, or a list or mapping that your scorer reads."""
     id: str | None = None
-    """Column with the name of the row; if null, rows are numbered."""
+    """Column with the row's name; if null, rows are numbered."""
     template: str | None = None
     """Jinja file that renders the prompt from the columns, for example `{{ question }} Options: {{ options }}`."""
     system: str | None = None
     """Text of a system message before the prompt."""
     images: str | None = None
-    """Column with an image (a path, bytes), or a list of them."""
+    """Column with an image (path or bytes), or a list of images."""
     data_source: str = "own/from_file"
     """Name of the data set, which selects the scorer and groups metrics."""
     ability: str = "general"
@@ -65,10 +65,10 @@ class ColumnMapping(BaseModel):
             ) from error
 
     def rendered(self, example: Mapping[str, Any]) -> Any:
-        """Return the prompt of a row.
+        """Return the prompt for an example.
 
         Raises:
-            ConfigError: the template cannot be read, or uses a column that the row lacks.
+            ConfigError: the template cannot be read, or uses a column that the example does not have.
         """
         if self.template is None:
             value = value_of(example, str(self.prompt))
@@ -78,24 +78,24 @@ class ColumnMapping(BaseModel):
         try:
             return self._template.render(**{str(key): value for key, value in example.items()})
         except jinja2.TemplateError as error:
-            has = f"It has the columns {', '.join(map(str, example))}"
+            has = f"The columns are {', '.join(map(str, example))}"
             raise ConfigError(f"template {self.template}", str(error), has) from error
 
 
 def to_row(
     example: Mapping[str, Any], split: str, index: int, *, mapping: ColumnMapping, **options: Any
 ) -> dict[str, Any]:
-    """Return the row of an example.
+    """Convert an example to a row.
 
     Args:
         example: the columns of the example.
         split: split of the row.
-        index: number of the row in its split, unless the mapping sets a column for it.
+        index: number of the row in its split; the mapping's `id` column overrides this number.
         mapping: the column mapping.
         options: additional arguments of `make_row`.
 
     Raises:
-        ConfigError: a column is missing or cannot be used; the error names it.
+        ConfigError: a column is missing or cannot be used; the error names the column.
     """
     if mapping.prompt is None and mapping.template is None:
         return _from_known_shape(example, split, index, mapping, **options)
@@ -138,12 +138,12 @@ def _from_known_shape(
     agent_name: str,
     tool_selection: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the row of an example that is already a row, in any shape that `as_row` reads."""
+    """Convert an example that is already a row in any shape that `as_row` reads."""
     defaults = {"data_source": mapping.data_source, "agent_name": agent_name, "ability": mapping.ability}
     row, _ = as_row(defaults | {name: value for name, value in example.items() if value is not None}, number=index)
     if row.get("prompt") is None:
         remedy = "Set the question's column with --prompt and the answer's column with --answer"
-        raise ConfigError("column prompt", f"it is missing among the columns {', '.join(map(str, example))}", remedy)
+        raise ConfigError("column prompt", f"the file has only the columns {', '.join(map(str, example))}", remedy)
     info = {"split": split} | row["extra_info"]
     if tool_selection is not None:
         info["tool_selection"] = tool_selection

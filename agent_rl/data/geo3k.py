@@ -1,4 +1,4 @@
-"""Geometry3K: questions about figures, as rows with images.
+"""Converts Geometry3K, a data set of questions about figures, to rows with images.
 
 {"images": [image], "problem": "<image>Find x.", "answer": "3"}
 """
@@ -17,7 +17,7 @@ DATA_SOURCE = "hiyouga/geometry3k"
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an example; if a problem has no `<image>`, its images come before the text.
+    """Convert an example to a row; if a problem has no `<image>`, its images are placed before its text.
 
     An image is a pillow image, bytes, a path, or a mapping with bytes or a path.
     """

@@ -1,7 +1,7 @@
-"""GSM8K: grade-school word problems with worked answers, as rows.
+"""Converts GSM8K, grade-school word problems with worked answers, to rows.
 
 Answers in the data set end with `#### <number>` and contain calculator annotations such as `<<48/2=24>>`. The whole
-answer is kept in `extra_info.answer`; the ground truth is the number alone.
+answer is kept in `extra_info.answer`; the ground truth is only the number.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def final_answer(answer_text: str) -> str:
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an example with `question` and `answer`."""
+    """Convert an example with the columns `question` and `answer` to a row."""
     answer = text_of(example, "answer")
     return {
         "question": text_of(example, "question"),

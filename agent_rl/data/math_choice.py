@@ -1,4 +1,4 @@
-"""Multiple-choice questions, as rows: MathQA, MMLU, MMLU-Pro, ARC.
+"""Converts multiple-choice questions to rows: MathQA, MMLU, MMLU-Pro, ARC.
 
     {"Problem" or "problem": ..., "options": "a ) 21 , b ) 29", "correct": "a"}          MathQA
     {"question": ..., "choices": ["...", ...], "answer": 2}                              MMLU
@@ -25,7 +25,7 @@ _OPTION = re.compile(r"(?:^|[\s,])([a-z])\s\)\s?")
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an example in any of the module's forms."""
+    """Convert an example to a row; the module's docstring lists the supported forms of examples."""
     question = text_of(example, "question", "Problem", "problem").strip()
     source, choices, answer = _parts(example)
     letters = [chr(ord("A") + number) for number in range(len(choices))]
@@ -51,7 +51,7 @@ def _parts(example: Mapping[str, Any]) -> tuple[str, list[str], str]:
     """Return the data source, the choices and the letter of the right choice."""
     options = value_of(example, "choices", "options")
     if isinstance(options, str):
-        if options.startswith("["):  # the text of a printed list
+        if options.startswith("["):  # a printed Python list
             with contextlib.suppress(ValueError, SyntaxError):
                 options = " , ".join(map(str, ast.literal_eval(options)))
         parts = _OPTION.split(options)

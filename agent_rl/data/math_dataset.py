@@ -1,4 +1,4 @@
-r"""Mathematics with short answers, as rows: MATH, MATH-500, DAPO-Math, DeepMath, AIME, SVAMP, ReTool-SFT.
+r"""Converts math problems with short answers to rows: MATH, MATH-500, DAPO-Math, DeepMath, AIME, SVAMP, ReTool-SFT.
 
     {"problem": ..., "solution": "... \boxed{5}", "level": "Level 4"}      MATH
     {"problem": ..., "solution": ..., "answer": "5", "unique_id": ...}     MATH-500
@@ -26,7 +26,7 @@ _ANSWERS = ("answer", "Answer", "final_answer", "expected_answer")
 
 
 def boxed_answer(solution: str) -> str:
-    r"""Return the content of the last `\boxed{}`, with preceding boxes separated only by "and", "or" or a comma.
+    r"""Return the content of the last `\boxed{}`, including preceding boxes that "and", "or" or a comma joins to it.
 
     Raises:
         ConfigError: the solution contains no box.
@@ -40,7 +40,7 @@ def boxed_answer(solution: str) -> str:
 
 @makes_row
 def to_row(example: Mapping[str, Any], index: int, data_source: str | None = None) -> dict[str, Any]:
-    """Return the row of an example in any of the module's forms.
+    """Convert an example to a row; the module's docstring lists the supported forms of examples.
 
     Args:
         example: the columns of the example.
@@ -48,7 +48,7 @@ def to_row(example: Mapping[str, Any], index: int, data_source: str | None = Non
         data_source: data source of the row; if None, it is derived from the form of the example.
 
     Raises:
-        ConfigError: a column is missing or cannot be used; the error names it.
+        ConfigError: a column is missing or cannot be used; the error names the column.
     """
     if "prompt" in example:
         return _from_verl(example, index, data_source or "math_dapo")
@@ -92,7 +92,7 @@ def _from_verl(example: Mapping[str, Any], index: int, data_source: str) -> dict
 
 
 def _from_retool(example: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the problem, without the format instructions in its prompt, and the solution."""
+    """Return the problem, without the prompt's format instructions, and the solution."""
     messages = list(example["messages"])
     if len(messages) != 2:
         raise ConfigError(

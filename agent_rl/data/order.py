@@ -1,14 +1,15 @@
-"""Decides which row a training run draws next, from the shares of sources, a curriculum and replay.
+"""Decides which row a training run draws next, based on the shares of sources, a curriculum and replay.
 
     order = RowOrder(rows, settings.data, seed=1)
     row = order.next()
     order.report(step, [(row, success_rate)])
 
-A pass draws each row of a source at most once. The rows, the settings, the seed and the reports determine the order:
-all randomness is a hash of seed, source, pass and row, and drawing from the source with the largest deficit keeps the
-shares exact. `state` is plain data with which another process can continue the same draws.
+A pass draws each row of a source at most once. The rows, the settings, the seed and the reported success rates
+determine the order: every random choice is derived from a hash of seed, source, pass and row, and drawing from the
+source with the largest deficit keeps the shares exact. `state` returns plain data from which another process can
+continue with the same draws.
 
-The order contains row numbers, not rows, and does not depend on verl or torch.
+This module works with row numbers, not with rows, and does not depend on verl or torch.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ KEY = "agent_rl.data"
 CHUNK = 256
 """Number of rows that the search for the next row examines at a time."""
 NEWEST = 0.5
-"""Weight of a row's latest visit in its success rate; the first visit sets the rate."""
+"""Weight of the latest visit in a row's success rate; the first visit sets the rate."""
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -39,7 +40,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class RowFacts:
-    """Facts about the rows of the files, in the order of the rows.
+    """Facts about the rows of the training files, in the files' order.
 
     Attributes:
         sources: `data_source` of each row.
@@ -56,7 +57,7 @@ class RowFacts:
 
 @dataclass
 class _Pass:
-    """A pass through the rows of a source: the number of the pass, and the number of rows that it has covered."""
+    """A pass through a source's rows: the number of the pass, and the number of rows that the pass has covered."""
 
     number: int = 0
     cursor: int = 0
@@ -64,9 +65,9 @@ class _Pass:
 
 @dataclass
 class _Progress:
-    """The position of the order, without the success rates of the rows.
+    """The current position in the row order, without the rows' success rates.
 
-    `recent` contains the mean success rates of the stage's latest steps; `deficits` counts a source's missing draws.
+    `recent` contains the mean success rates of the stage's latest steps; `deficits` counts each source's missing draws.
     Until the next report, the sources in `dry` have no row to draw, and `free` disables the difficulty band.
     """
 
@@ -83,16 +84,16 @@ class _Progress:
 
 
 class RowOrder:
-    """The endless order of a run's rows.
+    """The endless sequence in which a run draws its rows.
 
     Args:
-        rows: the rows of the files; a row's number is its position.
+        rows: facts about the rows; a row's number is its position in these facts.
         settings: the `agent_rl.data` section; `order: null` means `shuffled`.
         seed: seed of all shuffling.
 
     Attributes:
         names: sorted names of the sources.
-        sources: position in `names` of each row's source.
+        sources: for each row, the position of its source in `names`.
 
     Raises:
         ConfigError: the rows do not match the settings.
@@ -129,7 +130,7 @@ class RowOrder:
         row = self._failed_row()
         if row is None:
             row = self._draw()
-        if row is None and not self._position.free:  # the band is empty, and any row is better than no row
+        if row is None and not self._position.free:  # the band is empty, and any row is better than none
             self._position.free, self._position.dry = True, []
             row = self._draw()
         if row is None:
@@ -142,7 +143,7 @@ class RowOrder:
 
         Args:
             step: number of the completed training step.
-            visits: (row, success rate) for each group of samples of the step; their order does not matter.
+            visits: (row, success rate) for each group of samples of the step, in any order.
         """
         rates = sorted((row, rate) for row, rate in visits if math.isfinite(rate))
         position, replay = self._position, self._settings.replay
@@ -160,7 +161,7 @@ class RowOrder:
         self._change_stage([rate for _, rate in rates])
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics to log: the stage, counted from 1, and the numbers of rows."""
+        """Return the metrics to log: the stage, counted from 1, and several counts of rows."""
         rows, known = np.arange(len(self.sources)), ~np.isnan(self._rates)
         values = {"rows": len(rows), "visited": known.sum()}
         if self._settings.drop is not None:
@@ -184,7 +185,7 @@ class RowOrder:
         return {"table": table, "progress": asdict(self._position)}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from the state of another order, with its seed and this order's settings.
+        """Continue from another order's state, with that order's seed and this order's settings.
 
         Raises:
             ConfigError: the state belongs to other rows or to verl's order.
@@ -207,7 +208,7 @@ class RowOrder:
         self._permutations.clear()
 
     def _failed_row(self) -> int | None:
-        """Return the first failed row that may be drawn, if a failed row is due."""
+        """Return the first failed row that may be drawn, or None if replaying a row is not due or not possible."""
         position = self._position
         if self._settings.replay is None:
             return None
@@ -274,17 +275,17 @@ class RowOrder:
         return rows
 
     def _allowed(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether the rows belong to the stage and are not dropped."""
+        """Whether each row belongs to the current stage and is not dropped."""
         return self._in_range(rows, self._stages[self._position.stage].difficulty) & ~self._is_dropped(rows)
 
     def _in_range(self, rows: Numbers, bounds: tuple[float, float] | None) -> Mask:
-        """Whether the difficulty of the rows is in the range; if None, every difficulty is in the range."""
+        """Whether each row's difficulty is within the bounds; None means no bounds."""
         low, high = bounds or (-math.inf, math.inf)
         in_range: Mask = (self._difficulties[rows] >= low) & (self._difficulties[rows] <= high) | (bounds is None)
         return in_range
 
     def _is_dropped(self, rows: Numbers) -> Mask:
-        """Whether the rows were solved, or hopeless, on too many consecutive visits."""
+        """Whether each row was solved, or hopeless, on too many consecutive visits."""
         drop, streaks = self._settings.drop, self._streaks[rows]
         dropped: Mask = np.zeros(len(rows), dtype=np.bool_)
         if drop is not None and drop.solved_after is not None:
@@ -294,7 +295,7 @@ class RowOrder:
         return dropped
 
     def _is_in_band(self, rows: Numbers) -> Mask:
-        """Whether the rows have a success rate in the band, or no known rate."""
+        """Whether each row has a success rate in the band, or no known rate."""
         band, rates = self._settings.band, self._rates[rows]
         in_band: Mask = np.isnan(rates)
         return in_band if band is None else in_band | ((rates >= band.low) & (rates <= band.high))
@@ -325,8 +326,8 @@ class RowOrder:
         keys += [f"stages[{number}].difficulty" for number, each in enumerate(self._stages) if each.difficulty]
         missing = np.flatnonzero(np.isnan(self._difficulties))
         if keys and len(missing):
-            first = f"first row {missing[0]} ({self._rows.sources[missing[0]]})"
-            problem = f"{len(missing)} rows have no extra_info.difficulty, {first}"
+            first = f"the first is row {missing[0]} ({self._rows.sources[missing[0]]})"
+            problem = f"{len(missing)} rows have no extra_info.difficulty; {first}"
             raise ConfigError(f"{KEY}.{keys[0]}", problem, "Set extra_info.difficulty to a number in every row")
         for number, stage in enumerate(self._stages):
             rows = np.flatnonzero(np.array(self._shares[number])[self.sources] > 0)

@@ -1,4 +1,4 @@
-r"""Preferences as rows for training with a reward model, and as pairs for a judge.
+r"""Converts preferences to rows for training with a reward model, or to pairs for a judge.
 
     {"chosen": "\n\nHuman: ...\n\nAssistant: ...", "rejected": ...}                       hh-rlhf
     {"prompt": ..., "response" or "chosen": ..., "rejected": ...}                         full-hh-rlhf, and your own
@@ -8,10 +8,10 @@ r"""Preferences as rows for training with a reward model, and as pairs for a jud
     {"prompt": ..., "chosen": ..., "rejected": ..., "subset": "chat-easy"}                RewardBench
     {"question": ..., "response_A": ..., "response_B": ..., "label": "A>B"}               JudgeBench
 
-Except for the last form, a row contains the conversation before the answer, with `style: model`. The answers are in
+Except for JudgeBench, a row contains the conversation before the answer, with `style: model`. The answers are in
 `extra_info` (`chosen`, `rejected`), and the chosen answer is the ground truth, which a reward model can ignore. With
 `--judge`, and always for JudgeBench, a row asks a judge which of two answers is better, in an order that depends on
-`index`. The ground truth of a row for a judge is `A` or `B`, and its answers are in `extra_info.answers`.
+`index`. The ground truth of a row for a judge is `A` or `B`, and the answers are in `extra_info.answers`.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _LABELS = ("subset", "source")
 
 @makes_row
 def to_row(example: Mapping[str, Any], index: int, data_source: str, judge: bool = False) -> dict[str, Any]:
-    """Return the row of an example in any of the module's forms.
+    """Convert an example to a row; the module's docstring lists the supported forms of examples.
 
     Args:
         example: the columns of the example.
         index: number of the row in its split.
         data_source: data source of the row.
-        judge: whether a judge is asked which answer is better.
+        judge: whether the row asks a judge which answer is better.
 
     Raises:
-        ConfigError: a column is missing or cannot be used; the error names it.
+        ConfigError: a column is missing or cannot be used; the error names the column.
     """
     if "response_A" in example:
         answers = text_of(example, "response_A"), text_of(example, "response_B")
@@ -126,7 +126,7 @@ def _pair(example: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str, str | 
 
 
 def _stronger(example: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the better and the worse of two responses; the second response is better if the strength is above 0."""
+    """Return the better and the worse of two responses; a positive strength means that the second one is better."""
     strength, answers = value_of(example, "preference_strength"), [text_of(example, f"response_{n}") for n in (1, 2)]
     if not isinstance(strength, int | float):
         raise ConfigError("column preference_strength", f"expected a number, got {strength!r}", "Correct the value")

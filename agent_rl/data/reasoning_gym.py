@@ -1,4 +1,4 @@
-"""Problems from any generator of the reasoning-gym package, as rows that the generator's verifier scores.
+"""Converts problems from any generator of the reasoning-gym package to rows, which the generator's verifier scores.
 
 A row contains the whole entry in `extra_info.entry`, with the generator's name in the metadata. The `reasoning_gym`
 scorer calls the generator's verifier, because many problems have several right answers.
@@ -18,7 +18,7 @@ from agent_rl.errors import ConfigError, did_you_mean
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an entry: `question`, `answer` and `metadata` from a generator."""
+    """Convert a generator's entry, which consists of `question`, `answer` and `metadata`, to a row."""
     entry = json.loads(json.dumps(dict(example), default=str))
     name = entry["metadata"]["source_dataset"]
     return {
@@ -31,7 +31,7 @@ def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def generate(name: str, seed: int, count: int) -> Iterator[Raw]:
-    """Yield the entries of a generator; the same name, seed and count give the same entries.
+    """Yield a generator's entries; the same name, seed and count always yield the same entries.
 
     Raises:
         ConfigError: the package is not installed, or contains no such generator.

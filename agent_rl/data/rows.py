@@ -1,4 +1,4 @@
-"""`make_row`: makes one row of the contract from a prompt and an answer.
+"""`make_row` makes one row, which follows the row contract, from a prompt and an answer.
 
 A question with an answer:
 
@@ -9,7 +9,7 @@ A row that selects tools and passes arguments to them:
     make_row(question="How many orders are open?", data_source="my/shop", ground_truth="3", split="train", index=1,
              tool_selection=["sql"], tools_kwargs={"sql": {"create_kwargs": {"database": "shop.sqlite"}}})
 
-Images, as bytes or paths, one for each `<image>` of the prompt:
+Images, as bytes or paths, one for each `<image>` in the prompt:
 
     make_row(prompt="<image>How many sides?", images=["hexagon.png"], data_source="hiyouga/geometry3k",
              ground_truth="6", split="train", index=2)
@@ -20,7 +20,7 @@ A conversation that has already started:
                      {"role": "assistant", "content": "11"}, {"role": "user", "content": "The next one?"}],
              data_source="gsm8k", ground_truth=13, split="train", index=3)
 
-A simulated user who knows more than the first message says:
+A simulated user who knows more than the first message reveals:
 
     make_row(question="Hello, I need help with my order.", data_source="my/shop", ground_truth="cancel 17",
              agent_name="user_sim_agent", split="train", index=4,
@@ -65,35 +65,37 @@ def make_row(
     videos: Sequence[str] | None = None,
     rm_prompt: str | Sequence[Mapping[str, Any]] | Mapping[str, str | Sequence[Mapping[str, Any]]] | None = None,
 ) -> dict[str, Any]:
-    """Build one row of the contract and check it.
+    """Build one row and check it against the row contract.
 
     Args:
         prompt: the messages of the prompt, which end with a user message, or a string, or content parts (a list of
             `{"type": "image" | "video" | "text", ...}`). None means one user message with `question`.
-        question: the question alone, kept in `extra_info.question`; None means the text of the prompt's last message.
+        question: the question without instructions, stored in `extra_info.question`; None means the text of the
+            prompt's last message.
         data_source: name of the data set, which selects the scorer and groups the metrics.
         ground_truth: the right answer: a number (stored as text), text, or the list or mapping that the scorer reads.
         split: `train`, `test`, ...
         index: number or name of the row within its split.
         agent_name: registered name of the agent loop.
         ability: label for the kind of task.
-        style: `rule`; or `model` or `environment` if one of these judges, so that `ground_truth` may be None.
+        style: `rule`, or `model` or `environment` if a reward model or the environment judges the answer, so that
+            `ground_truth` may be None.
         extra_info: additional JSON data of the row: `user`, `difficulty`, `original_prompt`, `interaction_kwargs`, or
-            your own keys; scorers get all of it.
+            your own keys; scorers get all these keys.
         tools_kwargs: arguments of the tools for this row, `{tool: {"create_kwargs": {...}}}`.
         tool_selection: names of the only tools that this row may use; None means all tools.
-        images: bytes, paths, `{"bytes": ...}`, `{"path": ...}` or pillow images, one for each `<image>` of the prompt.
-        videos: paths, one for each `<video>` of the prompt.
+        images: bytes, paths, `{"bytes": ...}`, `{"path": ...}` or pillow images, one for each `<image>` in the prompt.
+        videos: paths, one for each `<video>` in the prompt.
         rm_prompt: the prompt that judges and reward models get, as text or messages; a mapping contains one prompt per
             component or model, by name.
 
     Raises:
-        ConfigError: the row breaks the contract; the error names row, column, value and remedy.
+        ConfigError: the row breaks the contract; the error names the row, column, value and remedy.
     """
     place = f"{data_source}, {split} row {index}"
     if prompt is None:
         if question is None:
-            raise ConfigError(f"{place}, column prompt", "both prompt and question are missing", "Pass one of them")
+            raise ConfigError(f"{place}, column prompt", "both prompt and question are missing", "Pass one of the two")
         prompt = [{"role": "user", "content": question}]
     messages, pictures, films = as_messages(prompt, f"{place}, column prompt")
     no_truth = ground_truth is None and style in ("model", "environment")
@@ -131,10 +133,10 @@ def make_row(
 
 
 def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
-    """Decorator that makes a function return the row of an example instead of the arguments of `make_row`.
+    """Decorate a function that returns `make_row`'s arguments for an example, so that it returns the row instead.
 
     Args:
-        arguments_of: gets the example, and `split`, `index` and the options that are among its parameters.
+        arguments_of: takes the example, and those of `split`, `index` and the options that it has as parameters.
 
     Returns:
         `(example, split, index, **options) -> row`; all other options are passed to `make_row`.
@@ -148,5 +150,5 @@ def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
         further = {name: value for name, value in options.items() if name not in names}
         return make_row(**{"split": split, "index": index, **arguments}, **further)
 
-    del vars(to_row)["__wrapped__"]  # help() shows the parameters of this function
+    del vars(to_row)["__wrapped__"]  # so that help() shows this function's own parameters
     return to_row

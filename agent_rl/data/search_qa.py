@@ -1,4 +1,4 @@
-"""Questions that need search, as rows: Natural Questions, TriviaQA, HotpotQA, and Search-R1's parquet files.
+"""Converts questions that need search to rows: Natural Questions, TriviaQA, HotpotQA, Search-R1's parquet files.
 
     {"question": ..., "answer": ["...", ...]}                                            NQ-open
     {"question": ..., "answer": {"value": "...", "aliases": [...]}}                      TriviaQA
@@ -20,7 +20,7 @@ from agent_rl.errors import ConfigError
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an example in any of the module's forms."""
+    """Convert an example to a row; the module's docstring lists the supported forms of examples."""
     answer = value_of(example, "golden_answers", "answer", "answers")
     source = "nq"
     if isinstance(answer, Mapping):

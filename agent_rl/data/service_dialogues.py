@@ -1,8 +1,8 @@
 """Generated customers of a small shop who want to cancel, redirect or return an order, if the shop's rules allow it.
 
 A row contains the orders with their states for the agent's tool, the customer's messages, and the right change to the
-order, which the agent does not see. Half of the requests must be refused, because the order has left or has not arrived
-yet; the agent must then change nothing and tell the customer the order's state.
+order, which the agent does not see. Half of the requests must be refused, because the order has already been shipped or
+has not arrived yet; the agent must then change nothing and tell the customer the order's state.
 
 The customers' messages do not depend on the agent's replies. The simulated user scores the dialogue
 (recipes/multi_rm/shop.py).
@@ -25,7 +25,7 @@ TOOL = "orders"
 
 STATES = ("open", "shipped", "delivered")
 ACTIONS = {"cancel": ("open",), "redirect": ("open",), "refund": ("delivered",)}
-"""The changes to an order, and the states that allow each change."""
+"""The possible changes to an order, with the states that allow each change."""
 
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo")
 ITEMS = ("book", "chair", "clock", "kettle", "lamp", "mirror", "radio", "vase")
@@ -40,12 +40,12 @@ THANKS = ("Thank you. Is it done?", "And what happens now?", "Good. Anything I m
 
 @makes_row
 def to_row(customer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of a customer from the arguments of `make_row`."""
+    """Make a customer's row; a customer is a mapping of arguments for `make_row`."""
     return dict(customer)
 
 
 def rows(seed: int, split: str, count: int) -> list[dict[str, Any]]:
-    """Return the first `count` rows of a seed and split."""
+    """Return the first `count` rows for a seed and a split."""
     customers = islice(_customers(seed, split), count)
     return [to_row(item, split, index, agent_name="user_sim_agent") for index, item in enumerate(customers)]
 

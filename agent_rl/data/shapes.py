@@ -1,8 +1,8 @@
-"""Reads rows in common shapes, and reports the changes.
+"""Converts rows in common shapes to the row contract, and reports the changes.
 
     row, changes = as_row({"prompts": "6 * 7?", "ground_truth": "42", "data_source": "gsm8k"}, number=0)
 
-A row of the contract is returned unchanged. A row in another shape may have:
+A row that follows the contract is returned unchanged. A row in another shape may have:
 
 - a `prompts`, `messages` or `conversations` column (ShareGPT: `from`, `value`) instead of `prompt`
 - a prompt that is a single string, or a list of content parts without roles; a message whose content is a list of
@@ -26,7 +26,7 @@ from agent_rl.errors import ConfigError
 
 PROMPTS = ("prompts", "messages", "conversations")
 _KEYS = {"reward_model": ("ground_truth", "style", "test_cases"), "extra_info": ("index", "split")}
-"""Columns of other shapes that are keys of a column of the contract."""
+"""Columns of other shapes that the contract stores as keys of another column."""
 _TOOLS = ("available_tools", "tool_config", "tool_format")
 SHAPE_COLUMNS = frozenset({*PROMPTS, *_TOOLS, *_KEYS["reward_model"], *_KEYS["extra_info"]})
 """Columns outside the contract that `as_row` moves."""
@@ -38,9 +38,9 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
     """Convert a row to the contract as far as possible; return it with a list of the changes.
 
     Args:
-        raw: the columns, as stored or in one of the module's shapes.
-        number: number of the row in its file, the default of `extra_info.index`.
-        place: location of the row, for errors.
+        raw: the row's columns, as stored or in one of the shapes that the module's docstring lists.
+        number: number of the row in its file, used as `extra_info.index` if the row has none.
+        place: location of the row, for error messages.
 
     Raises:
         ConfigError: the prompt or the tools have an unknown shape.
@@ -51,7 +51,7 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
     for column, names in _KEYS.items():
         values = row.get(column) or {}
         moved = {name: row.pop(name) for name in names if name in row}
-        if isinstance(values, Mapping):  # otherwise the check reports the row
+        if isinstance(values, Mapping):  # otherwise `check_row` reports the row
             moved = {name: value for name, value in moved.items() if value is not None and values.get(name) is None}
             row[column] = {**values, **moved}
             changes += [f"{name} moved into {column}" for name in moved]
@@ -61,11 +61,11 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
 
 
 def as_messages(prompt: Any, place: str) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
-    """Return messages whose content is text, and the images and videos from their parts.
+    """Return messages whose content is plain text, with the images and videos from their content parts.
 
     Args:
         prompt: text, content parts, or messages whose content is text or parts.
-        place: location of the prompt, for errors.
+        place: location of the prompt, for error messages.
 
     Raises:
         ConfigError: the prompt has none of these forms.
@@ -114,7 +114,7 @@ def _move_prompt(row: dict[str, Any], changed: Callable[[str], None], place: str
 
 
 def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None]) -> None:
-    """Move the assistant's last turn out of the prompt, and make it the ground truth if the row has none."""
+    """Take the assistant's last turn out of the prompt; the turn becomes the ground truth if the row has none."""
     row["extra_info"] = {**(row.get("extra_info") or {}), "answer": answer}
     truth = (row.get("reward_model") or {}).get("ground_truth", row.get("ground_truth"))
     if truth is None:
@@ -125,7 +125,7 @@ def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None
 
 
 def _complete(row: dict[str, Any], changed: Callable[[str], None], number: int) -> None:
-    """Fill in missing columns: tests become the ground truth, numbers become text, and the row gets a number."""
+    """Fill in missing values: tests become the ground truth, numbers become text, and the row gets a number."""
     model, info = row["reward_model"], row["extra_info"]
     if not isinstance(model, dict) or not isinstance(info, dict):
         return
@@ -209,7 +209,7 @@ def as_image(image: Any) -> Any:
 
 
 def as_text(value: Any) -> Any:
-    """Return a finite number as text, and anything else unchanged."""
+    """Return a finite number as text, and any other value unchanged."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and value - value == 0
     return str(value) if is_number else value
 

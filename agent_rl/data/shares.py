@@ -1,4 +1,4 @@
-"""The shares of data sources in a training run, from weights or from a temperature."""
+"""Computes the shares of data sources in a training run from weights or from a temperature."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shares(
             applies), or one weight for each file; if empty, the temperature decides.
         temperature: shares are proportional to rows^(1/temperature); None means 1.
         files: path and sources of each file.
-        key: key of the weights, which errors name.
+        key: configuration key of the weights, for error messages.
 
     Raises:
         ConfigError: a source or a file has no weight, or a weight has no source.
@@ -59,7 +59,7 @@ def _by_file(
     counts: Mapping[str, int],
     key: str,
 ) -> list[float]:
-    """Return the weight of each source: the sources of a file share its weight in proportion to their rows."""
+    """Return each source's weight: the sources in a file share the file's weight in proportion to their rows."""
     remedy = "Write the weights by data source: {SOURCE: WEIGHT, ...}"
     if len(weights) != len(files):
         problem = f"there are {len(weights)} weights for {len(files)} data.train_files"

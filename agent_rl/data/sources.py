@@ -1,7 +1,8 @@
-"""Reads raw data sets from files or the Hub, one example at a time, with the example's location for errors.
+"""Reads raw data sets from files or the Hub, one example at a time, with each example's location for error messages.
 
-Files may be compressed (`.gz`). Python's own parsers read CSV and JSON lines line by line, not into a table. They
-report the line of an error, do not guess types ("007" stays text) and need no more memory for a million rows.
+Files may be compressed (`.gz`). Python's own parsers read CSV and JSON lines line by line, not into a table. These
+parsers report the line of an error, do not guess types ("007" stays text), and need no more memory for a million rows
+than for a few.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SPLITS = {
     **{"train": "train", "training": "train", "test": "test"},
     **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
 }
-"""Names of splits in data sets, and the names of the files that the splits are written to."""
+"""The output split for each name that data sets use for a split."""
 _LARGEST_FIELD = 2**31 - 1
 _SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
 
@@ -41,7 +42,7 @@ def read_raw(path: str | os.PathLike[str]) -> Iterator[Raw]:
 
     Raises:
         ConfigError: the file cannot be read, is of an unknown kind or contains no examples, or a line or row is broken;
-            the examples before that line have been yielded.
+            the examples before the broken line have already been yielded.
     """
     file = Path(path).expanduser()
     read = _reader(file)
@@ -76,18 +77,18 @@ def from_hub(name: str, config: str | None = None, split: str = "train") -> Iter
             yield Raw(f"{name}, {split} row {number}", dict(value))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         problem = f"the data set cannot be loaded from the Hugging Face Hub ({str(error).splitlines()[0]})"
-        remedy = "Check its name, or download its files and pass them with --input (or --local_dataset_path FOLDER)"
+        remedy = "Check the name, or download the files and pass them with --input (or --local_dataset_path FOLDER)"
         raise ConfigError(name, problem, remedy) from error
 
 
 def split_of(path: str | os.PathLike[str]) -> str:
-    """Return the split whose name is a word of the file's name, or `train`."""
+    """Return the split whose name occurs as a word in the file's name, or `train` if there is none."""
     words = re.findall(r"[a-z]+", Path(path).name.lower())
     return next((SPLITS[word] for word in words if word in SPLITS), "train")
 
 
 def split_files(folder: Path) -> dict[str, list[Path]]:
-    """Return the files of each split in a folder, or in its `main` or `data`: one file, or the Hub's numbered shards.
+    """Return each split's file, or the Hub's numbered shards, from a folder or its `main` or `data` subfolder.
 
     Raises:
         ConfigError: the folder contains no such files, or a split has files of two kinds.
@@ -114,12 +115,12 @@ def _suffix(path: Path) -> str:
 
 def _reader(file: Path) -> Callable[[Path], Iterator[Raw]]:
     if file.is_dir():
-        raise ConfigError(str(file), "it is a folder", "Pass the files in it, or use --local_dataset_path FOLDER")
+        raise ConfigError(str(file), "it is a folder", "Pass the files, or use --local_dataset_path FOLDER")
     suffix = _suffix(file)
     kinds = {".csv": _csv, ".tsv": _csv, ".json": _json, ".jsonl": _json, ".parquet": _parquet}
     if suffix not in kinds:
         problem = f"files with the extension {suffix or '(none)'} cannot be read"
-        raise ConfigError(str(file), problem, f"Write it as one of {', '.join(SUFFIXES)}")
+        raise ConfigError(str(file), problem, f"Write the file as one of {', '.join(SUFFIXES)}")
     if not file.exists():
         near = [path.name for path in file.parent.glob("*") if _suffix(path) in SUFFIXES]
         remedy = did_you_mean(file.name, near) if near else "Correct the path"
@@ -148,7 +149,7 @@ def _csv(file: Path) -> Iterator[Raw]:
         try:
             names = next(reader, [])
             if duplicates := sorted({name for name in names if names.count(name) > 1}):
-                raise ConfigError(f"{file}, line 1", f"the {duplicates[0]!r} column occurs twice", "Rename one of them")
+                raise ConfigError(f"{file}, line 1", f"the {duplicates[0]!r} column occurs twice", "Rename a column")
             for cells in reader:
                 place = f"{file}, line {reader.line_num}"
                 if cells and len(cells) != len(names):
@@ -204,4 +205,4 @@ def _parquet(file: Path) -> Iterator[Raw]:
     except (pa.ArrowException, OSError) as error:
         where = f"{file}, after row {number - 1}" if number else str(file)
         problem = f"cannot be read as parquet: {str(error).splitlines()[0]}"
-        raise ConfigError(where, problem, "Write or download it again") from error
+        raise ConfigError(where, problem, "Write or download the file again") from error

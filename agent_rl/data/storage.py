@@ -1,12 +1,12 @@
-"""Stores rows with one parquet schema for all data sets, so any of them can share a file or a run.
+"""Stores rows with one parquet schema for all data sets, so that any data sets can share a file or a run.
 
 verl joins files as typed tables. `tools_kwargs`, the keys of `extra_info` and the types of ground truths differ between
 data sets, so a typed table would fill gaps with nulls or refuse to join. Therefore the structs `reward_model` and
-`extra_info` have a few fields of a fixed type, and a `packed` field: a JSON object with all keys without a field, or
-with a value of another type. `unpacked` restores the row; the package's readers, its data set for verl, its agent loops
-and its reward manager call it, so agents, tools and rewards get the original row.
+`extra_info` have a few fields of a fixed type, and a `packed` field: a JSON object with all keys that have no field, or
+whose value has another type. `unpacked` restores the row. The package's readers, data set class, agent loops and reward
+manager call `unpacked`, so agents, tools and rewards get the original row.
 
-Files from other tools have typed structs and no `packed` field; they are read unchanged.
+Files from other tools have typed structs and no `packed` field; their rows are read unchanged.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ FIELDS: dict[str, dict[str, type]] = {
         "tool_selection": list,
     },
 }
-"""The fields of a fixed type, with their Python types.
+"""The struct fields that have a fixed type, with the Python type of each field.
 
-`index` is not such a field, because it is a number in some data sets and text in others.
+`index` is not one of these fields, because an index is a number in some data sets and text in others.
 """
 
 
@@ -75,34 +75,34 @@ def unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(row)
     for name in FIELDS:
         struct = result.get(name)
-        if isinstance(struct, Mapping) and PACKED in struct:  # null in a row of another file in the join
+        if isinstance(struct, Mapping) and PACKED in struct:  # null in rows from another joined file
             fields = {key: value for key, value in struct.items() if value is not None and key != PACKED}
             result[name] = fields | json.loads(struct[PACKED] or "{}")
     return result
 
 
 class RowWriter:
-    """Writes rows to a file in batches; the file appears when the block ends without an error.
+    """Writes rows to a file in batches; the file appears when the `with` block ends without an error.
 
         with RowWriter("train.parquet") as writer:
             for row in rows:
                 writer.write(row)
 
     Raises:
-        ConfigError: a row breaks the contract or JSON cannot represent it (the error names file, row and column), the
-            file cannot be written, or no row was written in the block.
+        ConfigError: a row breaks the contract or JSON cannot represent it (the error names the file, row and column),
+            the file cannot be written, or no row was written in the block.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.count = 0
-        """Number of rows so far."""
+        """Number of rows written so far."""
         self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         self._batch: list[dict[str, Any]] = []
         self._file: Any = None
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Check the row and add it."""
+        """Check a row and add it to the file."""
         place = f"{self.path}, row {self.count}"
         check_row(row, place)
         names = row_schema().names
@@ -159,7 +159,7 @@ def write_parquet(rows: Iterable[Mapping[str, Any]] | pd.DataFrame, path: str | 
     """Check the rows and write them in one atomic step; parent folders are created.
 
     Args:
-        rows: the rows, or a table of them, whose missing values are missing columns of a row.
+        rows: the rows, or a table of rows, in which a missing value means that the row does not have this column.
         path: the file.
 
     Raises:
@@ -182,7 +182,7 @@ def read_parquet(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def _packed(row: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return the stored form of a row: values of a struct without a field of their type become JSON."""
+    """Return the stored form of a row, in which values that fit no field of their struct become JSON."""
     stored = dict(row)
     for name, fields in FIELDS.items():
         typed: dict[str, Any] = {}
@@ -212,7 +212,7 @@ def _table(rows: list[dict[str, Any]], path: Path, first: int) -> pa.Table:
         return pa.Table.from_pylist(rows, schema=row_schema())
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if len(rows) == 1:
-            remedy = "Write text that UTF-8 can encode; media as {'bytes': ...} or {'path': ...}"
+            remedy = "Write text that UTF-8 can encode, and media as {'bytes': ...} or {'path': ...}"
             raise ConfigError(f"{path}, row {first}", f"parquet cannot store it ({error})", remedy) from error
         for number, row in enumerate(rows):
             _table([row], path, first + number)

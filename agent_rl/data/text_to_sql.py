@@ -1,13 +1,13 @@
-"""Questions about databases, as rows: Spider, BIRD, SkyRL-SQL and sql-eval.
+"""Converts questions about databases to rows: Spider, BIRD, SkyRL-SQL and sql-eval.
 
     {"question": ..., "query": ..., "db_id": ...}                               Spider
     {"question": ..., "SQL": ..., "db_id": ..., "evidence": ...}                BIRD
     {"prompt": [...], "reward_spec": {"ground_truth": ...}, "db_id": ...}       SkyRL-SQL
     {"question": ..., "query": "SELECT ...;SELECT ...", "db_name": ...}         sql-eval: any of the queries is right
 
-`--databases` sets the folder of SQLite files. The database's schema is part of the prompt; the `sql` tool and the
-scorer get its path. Queries that use the current time get the time `--now`, which the prompt states, because the data
-does not change over time.
+`--databases` sets the folder of SQLite files. The prompt contains the database's schema; the `sql` tool and the scorer
+get the database's path. Because the data does not change over time, queries that use the current time get the time
+`--now`, which the prompt states.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CLOCK = re.compile(r"'now'|\bCURRENT_(?:DATE|TIMESTAMP)\b", re.IGNORECASE)
 
 @makes_row
 def to_row(example: Mapping[str, Any], databases: Path, now: datetime, tool: str | None = None) -> dict[str, Any]:
-    """Return the row of an example in any of the module's forms.
+    """Convert an example to a row; the module's docstring lists the supported forms of examples.
 
     Args:
         example: the columns of the example.
@@ -48,7 +48,7 @@ def to_row(example: Mapping[str, Any], databases: Path, now: datetime, tool: str
         tool: name of the tool that gets the database; None means that the row has no tool.
 
     Raises:
-        ConfigError: a column is missing or cannot be used; the error names it.
+        ConfigError: a column is missing or cannot be used; the error names the column.
     """
     name = text_of(example, "db_id", "db_name")
     database, spec = database_file(databases, name), example.get("reward_spec")
@@ -84,12 +84,12 @@ def _source(example: Mapping[str, Any]) -> str:
 
 
 def new_database(path: Path) -> sqlite3.Connection:
-    """Create a database for this process, without locks, because a cluster's file system may not support locks."""
+    """Create a database for this process only, without locks, which a cluster's file system may not support."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?vfs=unix-none", uri=True)
 
 
 def at_time(query: str, now: datetime) -> str:
-    """Return an SQLite query with `now` instead of the clock."""
+    """Return an SQLite query that uses the time `now` instead of the clock."""
 
     def literal(match: re.Match[str]) -> str:
         return f"'{now:%Y-%m-%d}'" if match[0].upper() == "CURRENT_DATE" else f"'{now:%Y-%m-%d %H:%M:%S}'"
@@ -98,7 +98,7 @@ def at_time(query: str, now: datetime) -> str:
 
 
 def database_file(folder: Path, name: str) -> Path:
-    """Return the file of a database: `name.sqlite`, or `name/name.sqlite` as in Spider and BIRD, or with `.db`.
+    """Return the path of a database: `name.sqlite`, or `name/name.sqlite` as in Spider and BIRD (or with `.db`).
 
     Raises:
         ConfigError: the folder contains no such file.
@@ -113,7 +113,7 @@ def database_file(folder: Path, name: str) -> Path:
 
 @lru_cache(maxsize=256)
 def schema_of(database: Path) -> str:
-    """Return the statements that create the tables of a database.
+    """Return the SQL statements that create a database's tables.
 
     Raises:
         ConfigError: the file is not an SQLite database.

@@ -1,4 +1,4 @@
-"""Function calling, as rows: BFCL, ToolRL's RLLA, and xLAM.
+"""Converts function-calling data to rows: BFCL, ToolRL's RLLA, and xLAM.
 
     {"id": ..., "question": [[message, ...], ...], "function": [schema, ...]}     BFCL; its answers are in `--answers`
     {"query": ..., "tools": "[...]", "answers": "[{name, arguments}, ...]"}       xLAM
@@ -6,9 +6,10 @@
 
 The prompt describes the functions, and a call is written as text: `<tool_call>{"name": ..., "arguments":
 {...}}</tool_call>`. For agents other than `single_turn_agent`, `extra_info.functions` contains the functions instead,
-with JSON schemas, and the agent shows them as its tools; RLLA rows contain them only in the prompt. The ground truth is
-the list of calls. If a BFCL example has several turns, a scripted user sends the later messages, and the ground truth
-contains the calls of all turns; such an example lists classes, for which the agent needs tools.
+with JSON schemas, and the agent presents these functions as its tools; RLLA rows contain their functions only in the
+prompt. The ground truth is the list of calls. If a BFCL example has several turns, a scripted user sends the later
+messages, and the ground truth contains the calls of all turns; such an example lists classes, for which the agent needs
+tools.
 """
 
 from __future__ import annotations
@@ -45,22 +46,22 @@ TYPES = {
     "set": "array",
     "any": None,
 }
-"""JSON types by the Python types that BFCL and xLAM use."""
+"""The JSON type for each Python type that BFCL and xLAM use."""
 JSON_TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 @makes_row
 def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) -> dict[str, Any]:
-    """Return the row of an example in any of the module's forms.
+    """Convert an example to a row; the module's docstring lists the supported forms of examples.
 
     Args:
-        example: the columns of the example; an example of BFCL needs the answers as `ground_truth`.
+        example: the columns of the example; a BFCL example also needs its answers as `ground_truth`.
         index: number of the row in its split.
-        agent_name: agent loop of the row; `user_sim_agent` replaces it if the user speaks several times.
+        agent_name: agent loop of the row, replaced with `user_sim_agent` if the user speaks several times.
 
     Raises:
-        ConfigError: a column is missing or cannot be used; the error names it.
+        ConfigError: a column is missing or cannot be used; the error names the column.
     """
     info: dict[str, Any] = {}
     functions: Any = None
@@ -98,12 +99,12 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
 
 
 def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
-    """Yield the questions of BFCL with their answers, matched by `id`; yield other files' examples unchanged.
+    """Yield BFCL's questions with their answers, matched by `id`; yield the examples of other files unchanged.
 
     Args:
         path: file of questions.
-        answers: file of answers; None means the file next to it with `_answers` in its name, or the file in BFCL's
-            `possible_answer` folder, if it exists.
+        answers: file of answers; None means the file next to `path` with `_answers` in its name, or the file in BFCL's
+            `possible_answer` folder, if one of them exists.
 
     Raises:
         ConfigError: a question has no answer in the file.
@@ -137,7 +138,7 @@ def _schema(value: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(name := schema.get("type"), str):
         word = re.split(r"[\[,( ]", name.strip(), maxsplit=1)[0].lower()
         schema["type"] = TYPES.get(word, word)
-        if schema["type"] not in JSON_TYPES:  # "any" or an unknown word: any value
+        if schema["type"] not in JSON_TYPES:  # "any" and unknown words allow any value
             del schema["type"]
     if isinstance(items := schema.get("items"), Mapping):
         schema["items"] = _schema(items)
@@ -154,7 +155,7 @@ def _prompt(messages: list[dict[str, Any]], functions: Any) -> list[dict[str, An
 
 
 def _bfcl_calls(example: Mapping[str, Any]) -> list[Any]:
-    """Return the calls of an example; calls in several turns are parsed, and an irrelevant question has no calls."""
+    """Return an example's calls; calls in several turns are parsed, and an irrelevant question has no calls."""
     if "ground_truth" not in example:
         if "irrelevance" not in str(example.get("id")):
             remedy = "Put the answer file next to the questions: NAME_answers.json or possible_answer/NAME.json"

@@ -1,5 +1,5 @@
-"""The checks that reject a configuration, and the functions that run them: see `check`.
+"""The checks that reject a configuration, and the functions that run them (see `check`).
 
-A check is defined where its dependencies are: here if it needs only the configuration, in `verl_adapter` if it needs
-verl, in `launch` if it needs the environment of a run, in `doctor` if only `agent-rl doctor` runs it.
+A check is defined next to its dependencies: in this package if it needs only the configuration, in `verl_adapter` if it
+needs verl, in `launch` if it needs a run's environment, and in `doctor` if only `agent-rl doctor` runs it.
 """

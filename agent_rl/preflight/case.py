@@ -23,12 +23,12 @@ from agent_rl.tools import ToolSpec, load_tools
 
 @dataclass(frozen=True)
 class RunCase:
-    """A run that a user wants to start, with lazily read rows and tools.
+    """A run that a user wants to start, whose rows and tools are read only when they are needed.
 
     Attributes:
         environ: the environment that the run would inherit.
-        folder: the run's working directory, to which paths are relative.
-        config: the composed configuration, a `DictConfig`, or None if there is no recipe, or it cannot be composed.
+        folder: the run's working directory, against which relative paths are resolved.
+        config: the composed configuration, a `DictConfig`; None without a recipe, or if the recipe cannot be composed.
         recipe: the recipe as the user wrote it; None without a recipe.
         overrides: the user's overrides.
         script: the user's entry point, as for `agent-rl train --script`.
@@ -45,7 +45,7 @@ class RunCase:
 
     @cached_property
     def settings(self) -> AgentRLSettings:
-        """The `agent_rl` section.
+        """The `agent_rl` section of the configuration.
 
         Raises:
             ConfigError: a key or value is wrong.
@@ -54,7 +54,7 @@ class RunCase:
 
     @cached_property
     def reward(self) -> Reward:
-        """The reward of the `trajectory` manager; a custom reward function is not loaded.
+        """The reward that the `trajectory` manager computes, without loading a custom reward function.
 
         Raises:
             ConfigError: `Reward` rejects its settings.
@@ -79,7 +79,7 @@ class RunCase:
 
     @cached_property
     def tools(self) -> list[ToolSpec]:
-        """The tools of the tool file.
+        """The tools that the tool file defines.
 
         Raises:
             AgentRLError: the file cannot be read.
@@ -88,7 +88,7 @@ class RunCase:
 
     @cached_property
     def tool_path(self) -> Path | None:
-        """The tool file, or None if it is not set."""
+        """The path of the tool file, or None if no tool file is set."""
         path = self.get("actor_rollout_ref.rollout.multi_turn.tool_config_path")
         return self.folder / Path(str(path)).expanduser() if path else None
 
@@ -109,16 +109,16 @@ class RunCase:
 
     @property
     def has_rows_of_ours(self) -> bool:
-        """Whether the data set is agent_rl's or verl's, which do not change rows."""
+        """Whether rows are read by agent_rl's or verl's data set class, neither of which changes rows."""
         return self.get("data.custom_cls.name") in (None, "RowDataSet")
 
     @property
     def default_agent(self) -> str:
-        """The agent loop of rows that set no agent loop."""
+        """The agent loop for rows that do not name one."""
         return str(self.get("actor_rollout_ref.rollout.agent.default_agent_loop", "single_turn_agent"))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a key's value as plain data, with interpolations resolved, or `default` if it is null or absent.
+        """Return a key's value as plain data, with interpolations resolved, or `default` for a null or absent value.
 
         Raises:
             ConfigError: the value refers to a missing key or variable.
@@ -135,7 +135,7 @@ class RunCase:
         return default if value is None else value
 
     def number(self, key: str, default: int) -> int:
-        """Return the value of a key whose values are whole numbers, as `values` checks; see `get`."""
+        """Return the value of a key that must be a whole number (`values` checks this); raise the errors of `get`."""
         return int(self.get(key, default))
 
     def path(self, value: str) -> str:

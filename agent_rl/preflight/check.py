@@ -16,11 +16,11 @@ from typing import Any
 from agent_rl.errors import ConfigError, FatalError
 
 GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "your code", "reward", "chat template")
-"""The groups in the order in which they are checked and shown; groups with other names follow."""
+"""The groups of checks, in the order in which they run and are shown; groups with other names come last."""
 
 
 def group_order(group: str) -> int:
-    """Return the position of a group in the table."""
+    """Return a group's position in the doctor's table."""
     return GROUPS.index(group) if group in GROUPS else len(GROUPS)
 
 
@@ -29,7 +29,7 @@ class Status(str, Enum):
 
     OK = "ok"
     WARNING = "warning"
-    """The run starts, but probably not as the user intends."""
+    """The run starts, but probably does not do what the user intends."""
     PROBLEM = "problem"
     """The run fails or hangs."""
     SKIPPED = "skipped"
@@ -41,11 +41,11 @@ class Finding:
     """The result of a check for one subject.
 
     Attributes:
-        subject: the checked object; empty means the check's own subject.
+        subject: what was checked; if empty, the check's own subject.
         status: the severity.
         text: the result in words.
         remedy: the change to make; empty if no change is needed.
-        group: the group in the table, filled in from the check.
+        group: the finding's group in the table, filled in from the check.
     """
 
     subject: str
@@ -56,19 +56,19 @@ class Finding:
 
 
 def reason(error: BaseException) -> str:
-    """Return an error as one line: its first cause, if it was raised from another error."""
+    """Describe an error in one line; for an error that was raised from other errors, describe the original one."""
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def warning(text: str, remedy: str, subject: str = "") -> Finding:
-    """Create a finding that the user should look at before the run."""
+    """Create a finding that the user should read before starting the run."""
     return Finding(subject, Status.WARNING, text, remedy)
 
 
 def problem(text: str, remedy: str, subject: str = "") -> Finding:
-    """Create a finding that makes the run fail."""
+    """Create a finding about a problem that would make the run fail."""
     return Finding(subject, Status.PROBLEM, text, remedy)
 
 
@@ -81,11 +81,11 @@ class Needs(str, Enum):
     """The requirements of a check."""
 
     MACHINE = "machine"
-    """Only the machine: the check also runs without a recipe."""
+    """The check needs only the machine, and also runs without a recipe."""
     CONFIG = "config"
-    """The composed configuration."""
+    """The check needs the composed configuration."""
     VERL = "verl"
-    """The configuration, in a process that has imported verl."""
+    """The check needs the configuration, in a process that has imported verl."""
 
 
 Answer = Iterable[Finding | FatalError] | Finding | FatalError | None
@@ -96,9 +96,9 @@ class Check:
     """A registered check.
 
     Attributes:
-        group: the group of its findings in the table.
-        subject: the subject of findings without a subject.
-        function: takes a `RunCase`; returns its findings, or raises a `FatalError`.
+        group: the group of the check's findings in the table.
+        subject: the subject of findings that name none themselves.
+        function: takes a `RunCase`, and returns findings or raises a `FatalError`.
         needs: the requirements of the check.
         at: the places where the check runs: `compose`, `launch`, `trainer`, `doctor`.
     """
@@ -111,7 +111,7 @@ class Check:
 
     @property
     def place(self) -> tuple[int, str, str, int]:
-        """The sort key of checks: the group, then module and line."""
+        """The check's sort key: its group, then the module and line of its function."""
         return group_order(self.group), self.group, self.function.__module__, self.function.__code__.co_firstlineno
 
     def found(self, case: Any) -> Iterator[Finding | FatalError]:
@@ -123,7 +123,7 @@ class Check:
             yield error
 
     def __call__(self, case: Any) -> Iterator[Finding]:
-        """Yield the check's findings and errors as findings, or a single finding that there is no problem."""
+        """Yield the check's findings and errors as findings, or one finding with the status `ok` if there are none."""
         finding = None
         for result in self.found(case):
             finding = result if isinstance(result, Finding) else refusal(result)
@@ -141,13 +141,14 @@ def check(
     """Register a function as a check.
 
     Args:
-        group: the group of its findings in the table.
-        subject: the default subject of its findings; if empty, the function's name with spaces.
+        group: the group of the check's findings in the table.
+        subject: the default subject of the check's findings; if empty, the function's name with spaces.
         needs: the requirements of the check.
         at: the places where the check runs.
 
     Returns:
-        The decorator. The function returns one or several errors or findings, or None; the check yields findings.
+        The decorator, for a function that returns one or several errors or findings, or None. The check yields
+        findings.
     """
 
     def register(function: Callable[[Any], Answer]) -> Check:
@@ -159,12 +160,12 @@ def check(
 
 
 def checks_at(at: str) -> list[Check]:
-    """Return the registered checks for a place, in order."""
+    """Return the registered checks that run at a place, in order."""
     return [registered for _, registered in sorted(_registered.items()) if at in registered.at]
 
 
 def refuse(at: str, case: Any) -> None:
-    """Run the checks for a place.
+    """Run the checks that are registered for a place.
 
     Raises:
         FatalError: the first error from a check.
@@ -179,4 +180,4 @@ def refusal(error: FatalError) -> Finding:
     """Convert an error to a finding."""
     if isinstance(error, ConfigError):
         return problem(f"{error.key}: {error.problem}", error.remedy)
-    return problem(str(error), "Correct the code there")
+    return problem(str(error), "Correct the code that the error names")

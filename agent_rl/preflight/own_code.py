@@ -1,9 +1,9 @@
 """Checks of the user's code, which is tried once on real rows before a GPU is used.
 
 Hooks and users are created, users and tools are started, and components and scorers measure a made-up answer. Without
-these checks, an exception would occur in every worker, once the model is loaded, and look like the policy's failure. A
-tool's `call` and a hook's methods are not tried, because they may have side effects. A service outage is not a problem
-with the code, and is not reported.
+these checks, an exception in the user's code would occur in every worker, after the model is loaded, and would look
+like the policy's failure. A tool's `call` and a hook's methods are not tried, because they may have side effects.
+Service outages are not reported, because they are not problems with the code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Row = Mapping[str, Any]
 @check("tools", at=("trainer",))
 def readable_tools(case: RunCase) -> None:
     """The tool file can be read."""
-    case.tools  # noqa: B018 - raises if it cannot be read
+    case.tools  # noqa: B018 - raises if the file cannot be read
 
 
 @check("your code", "simulated user", at=("trainer", "doctor"))
@@ -52,7 +52,7 @@ def simulated_user(case: RunCase) -> None:
 
 @check("your code", "program", at=("trainer", "doctor"))
 def program(case: RunCase) -> None:
-    """The interpreter of `gateway_agent` can import its function."""
+    """The interpreter for `gateway_agent` can import the agent's function."""
     if case.settings.gateway.function is not None:
         function_worker(case.settings.gateway).close()
 
@@ -72,11 +72,11 @@ def own_code(case: RunCase) -> list[Finding | FatalError]:
         except FatalError as error:
             findings.append(error)
     reward, tools = None, list[ToolSpec]()
-    with suppress(AgentRLError):  # the group "tools" reports it
+    with suppress(AgentRLError):  # the group "tools" reports the error
         tools = case.tools
-    with suppress(FatalError):  # the group "reward" reports it
+    with suppress(FatalError):  # the group "reward" reports the error
         reward = case.reward if case.scored_by_ours else None
-    rows = [row for row in (case.rows if case.has_rows_of_ours else ()) if "prompt" in row]  # "data" reports the others
+    rows = [row for row in (case.rows if case.has_rows_of_ours else ()) if "prompt" in row]  # "data" reports others
     findings += own_code_problems(EpisodeSetup(case.settings, tools=tools), rows, case.default_agent, reward)
     return findings
 
@@ -89,11 +89,11 @@ def own_code_problems(
     Args:
         setup: the run's settings and tools.
         rows: some of the run's rows in stored form; the first row of each agent is tried.
-        default_agent: the agent of rows without `agent_name`.
-        reward: the run's reward, or None if agent_rl does not score.
+        default_agent: the agent for rows without `agent_name`.
+        reward: the run's reward, or None if agent_rl does not compute it.
 
     Returns:
-        One error per problem; the error names file and line.
+        One error per problem, which names the file and line.
     """
     trial = _Trial(setup, rows, default_agent)
     return trial.problems_of(trial.run(reward))
@@ -124,7 +124,7 @@ class _Trial:
         for agent, row in self.by_agent.items():
             if agent in agent_names() or agent in registered:
                 await self.agent(agent, row)
-        for spec in self.setup.tools if self.rows else []:  # a tool may need a row's arguments
+        for spec in self.setup.tools if self.rows else []:  # creating a tool may need a row's arguments
             if not spec.is_verl and not spec.cls.__module__.startswith("agent_rl.tools.builtin."):
                 await self.tool(spec)
         if reward is not None and self.rows and self.setup.settings.reward.on_error == "stop":
@@ -179,12 +179,12 @@ class _Trial:
         await self.attempt(CUSTOM_FUNCTION, partial(score_answer, *arguments))
 
     def answered(self) -> Trajectory:
-        """Return an episode that ends at once with the first row's ground truth as the answer."""
+        """Return an episode of one turn, whose answer is the first row's ground truth."""
         agent, row = next(iter(self.by_agent.items()))
         return answered(row, str((row.get("reward_model") or {}).get("ground_truth")), agent)
 
     async def attempt(self, what: str, work: Callable[[], Any], code: Any = None) -> Any:
-        """Return the function's awaited result; if it fails or takes too long, note the problem and return None."""
+        """Call `work` and return its awaited result, or None if `work` fails (which is noted) or takes too long."""
         try:
             result = work()
             return await within(self.setup.settings.budget.tool_timeout_s, _value(result))
@@ -192,7 +192,7 @@ class _Trial:
             self.problems.append(error)
         except (OutOfTime, ObservationError):  # in training the policy sees this error
             pass
-        except Exception as error:  # noqa: BLE001 - whatever the user's code raises goes to the user
+        except Exception as error:  # noqa: BLE001 - whatever the user's code raises is reported to the user
             cause = error.__cause__ if isinstance(error, UnscoredError) else error
             if cause is not None and not is_outage(cause):
                 self.problems.append(UserCodeError.of(what, cause, code=code))
@@ -200,7 +200,7 @@ class _Trial:
 
 
 def answered(row: Row, answer: str, agent: str) -> Trajectory:
-    """Return an episode of a row that ends at once with the given answer."""
+    """Return an episode of a row that consists of one turn with the given answer."""
     index = (row.get("extra_info") or {}).get("index")
     trajectory = new_trajectory({**row, "raw_prompt": row["prompt"], "index": index, "uid": "trial"}, agent)
     trajectory.stop_reason, trajectory.turns, trajectory.answer = StopReason.ANSWERED, [Turn(text=answer)], answer

@@ -1,4 +1,4 @@
-"""Quick checks of the rows, which take less than a second, before the launch and before Ray starts."""
+"""Quick checks of the rows, which run before the launch and before Ray starts, and take less than a second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT = ("launch", "trainer")
 
 @check("data", at=AT)
 def readable_rows(case: RunCase) -> Iterator[ConfigError]:
-    """Existing row files can be read, and have prompts."""
+    """Row files that exist can be read, and their rows have prompts."""
     for key, files in (("data.train_files", case.train), ("data.val_files", case.val)):
         for file in files if case.has_rows_of_ours else ():
             if file.error is not None and Path(file.path).exists():
@@ -32,7 +32,7 @@ def readable_rows(case: RunCase) -> Iterator[ConfigError]:
 
 @check("data", "programs", at=AT)
 def programs(case: RunCase) -> None:
-    """Each row of `gateway_agent` has a program to run."""
+    """Each row for `gateway_agent` has a program to run."""
     gateway = case.settings.gateway
     if gateway.command or gateway.function or gateway.url or not case.has_rows_of_ours:
         return
@@ -54,7 +54,7 @@ def built_in_scorers(case: RunCase) -> None:
 
 @check("reward", "components", at=("launch",))
 def built_in_components(case: RunCase) -> None:
-    """The settings of components of the package's kinds are valid; components of the user's kinds are checked later."""
+    """Components of a built-in kind have valid settings; components of the user's own kinds are checked later."""
     for name, section in case.settings.reward.components.items() if case.scored_by_ours else ():
         place, known = Place(f"agent_rl.reward.components.{name}"), kinds()
         if section.kind in known:
@@ -65,7 +65,7 @@ def built_in_components(case: RunCase) -> None:
 
 @check("reward", "scorers", at=("trainer",))
 def scorers(case: RunCase) -> None:
-    """The scorer in the settings exists, or each data source of the rows has a scorer."""
+    """The scorer that the settings name exists; without such a setting, each data source of the rows has a scorer."""
     _require_scorers(case)
 
 

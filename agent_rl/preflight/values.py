@@ -1,7 +1,7 @@
-"""Checks values of verl's keys that verl accepts but cannot use: types, sizes, the estimator.
+"""Checks for values that verl's configuration accepts but verl cannot use: types, sizes, the estimator.
 
-verl reports most of these values in a worker, after Ray and the model have been loaded, and some of them never. Other
-checks report values that cannot be resolved.
+verl reports most of these values only in a worker, after Ray has started and the model is loaded, and some not at all.
+Other checks report values that cannot be resolved.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OF_OWN_LOOPS = {
     "agent_rl.final_turn.enabled": "Ask for the last answer in the program",
     "agent_rl.hooks": "Change the program, or choose another agent",
 }
-"""Settings that the loop of `gateway_agent`'s program cannot apply, and their remedies."""
+"""Settings that have no effect on the program of `gateway_agent`, and the remedy for each."""
 
 SIZES = (
     "trainer.nnodes",
@@ -63,14 +63,14 @@ OPTIONAL_SIZES = (
 """Keys whose value is null or a whole number of 1 or more."""
 
 PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
-"""Rollout keys whose product is the number of GPUs of one engine."""
+"""Rollout keys whose values multiply to the number of GPUs per engine."""
 
 OF_ANY_TYPE = ("algorithm.rollout_correction.rollout_is_threshold",)
-"""Keys whose default is a number and that also accept text."""
+"""Keys that accept text although their default is a number."""
 
 ESTIMATOR = "algorithm.adv_estimator"
 VERLS_CRITIC = "~/models/deepseek-llm-7b-chat"
-"""The critic's model in verl's defaults."""
+"""verl's default model for the critic."""
 ALGORITHMS = ("cispo", "dapo", "dr_grpo", "gigpo", "gspo", "maxrl", "ppo", "sapo", "turn")
 """Names in agent_rl's `algo` group that are not estimators."""
 
@@ -92,7 +92,7 @@ UNREAD = {
         for name in ("optimal_token_baseline", "tir_optimal_token_baseline")
     },
 }
-"""For each estimator and key, the reason why the key may not be set, and the remedy."""
+"""For each estimator and key, why the key must not be set with the estimator, and the remedy."""
 MEANS_OF_SEQUENCES = ("geo_mean", "sapo")
 """verl's policy losses that ignore `loss_agg_mode`."""
 MEAN_OF_SEQUENCES = "seq-mean-token-mean"
@@ -106,7 +106,7 @@ Errors = Iterator[ConfigError]
 
 @check("configuration", at=AT)
 def section(case: RunCase) -> None:
-    """The `agent_rl` section has known keys and values."""
+    """The `agent_rl` section contains only known keys and valid values."""
     case.settings  # noqa: B018 - raises for a wrong key or value
 
 
@@ -123,7 +123,7 @@ def sizes(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def stored_trajectories(case: RunCase) -> Errors:
-    """TransferQueue has room for the trajectories of a step; the sessions that find none would fail."""
+    """TransferQueue has room for all trajectories of a step; sessions that find no room would fail."""
     prompts, samples, most = (_get(case, key) for key in ("data.train_batch_size", f"{ROLLOUT}.n", STORED))
     if all(type(each) is int for each in (prompts, samples, most)) and prompts * samples > most:
         problem = f"a step has {prompts * samples} trajectories, but TransferQueue stores at most {most}"
@@ -132,7 +132,7 @@ def stored_trajectories(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def engine(case: RunCase) -> Errors:
-    """The engine is SGLang, with which agent_rl is tested, and does not replay routed experts."""
+    """The engine is SGLang, with which agent_rl is tested, and routed experts are not replayed."""
     if (name := str(_get(case, ENGINE, unresolved=SUPPORTED_ENGINE))) != SUPPORTED_ENGINE:
         yield ConfigError(
             ENGINE,
@@ -167,7 +167,7 @@ def estimator(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def program_limits(case: RunCase) -> Errors:
-    """The program of `gateway_agent` has no limits that only agent_rl's own loop applies."""
+    """No limits that only agent_rl's own loop applies are set for the program of `gateway_agent`."""
     for key, remedy in OF_OWN_LOOPS.items() if case.default_agent == "gateway_agent" else ():
         if (value := _get(case, key)) not in (None, False):
             yield ConfigError(key, f"it has no effect on the program of gateway_agent (value {value!r})", remedy)
@@ -175,7 +175,7 @@ def program_limits(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def loss_aggregation(case: RunCase) -> Errors:
-    """The policy loss can average in the way that `loss_agg_mode` sets."""
+    """The policy loss can be averaged as `loss_agg_mode` specifies."""
     loss, key = _get(case, f"{ACTOR}.policy_loss.loss_mode"), f"{ACTOR}.loss_agg_mode"
     if loss in MEANS_OF_SEQUENCES and (mode := _get(case, key)) != MEAN_OF_SEQUENCES:
         problem = f"{loss!r} averages the tokens of a sequence and then the sequences, so {mode!r} has no effect"
@@ -184,12 +184,12 @@ def loss_aggregation(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def correction(case: RunCase) -> Errors:
-    """A correction gets the log-probs that it compares: the engine's, and the trainer's from before the update."""
+    """A correction has both sets of log-probs to compare: the engine's, and the trainer's from before the update."""
     keys = [f"{CORRECTION}.{name}" for name in ("rollout_is", "rollout_rs")]
     if not (active := [f"{key}={value}" for key in keys if (value := _get(case, key)) is not None]):
         return
     if _get(case, f"{CORRECTION}.bypass_mode") is True:
-        problem = f"it uses the engine's log-probs instead of the trainer's, which {active[0]} compares"
+        problem = f"this key replaces the trainer's log-probs, which {active[0]} compares, with the engine's"
         yield ConfigError(f"{CORRECTION}.bypass_mode", problem, "Set it to false, or write correction=none")
     if _get(case, f"{ROLLOUT}.calculate_log_probs") is False:
         problem = f"{active[0]} needs the engine's log-probs (value False)"
@@ -198,7 +198,7 @@ def correction(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def parallel(case: RunCase) -> Errors:
-    """The GPUs divide evenly into engines; otherwise Ray would wait for the last engine's GPUs until a timeout."""
+    """The GPUs divide evenly into engines; otherwise, Ray would wait until a timeout for the last engine's GPUs."""
     owner = "trainer" if _get(case, "actor_rollout_ref.hybrid_engine", unresolved=True) else ROLLOUT
     counts = [_get(case, f"{owner}.{key}", unresolved=1) for key in ("nnodes", "n_gpus_per_node")]
     sizes = [_get(case, f"{ROLLOUT}.{key}", unresolved=1) for key in PARALLEL]
@@ -221,12 +221,12 @@ def kl_estimate(case: RunCase) -> Errors:
 
 
 def wrong_types(case: RunCase, defaults: Mapping[str, Any]) -> Errors:
-    """Yield errors for text if verl's default is a number or a boolean, and for numbers if it is a boolean.
+    """Yield errors for text if verl's default is a number or a boolean, and for numbers if the default is a boolean.
 
-    In verl, text such as `no` counts as true, and other text fails where it is used.
+    If the default is a boolean, verl treats text such as `no` as true; other text fails where it is used.
 
     Args:
-        case: contains the configuration.
+        case: the run, with its configuration.
         defaults: verl's defaults by key.
     """
     for key, default in defaults.items():

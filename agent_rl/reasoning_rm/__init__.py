@@ -2,8 +2,8 @@
 
     from agent_rl.reasoning_rm import BasePromptTemplate, BaseTrainDataset, RewardModule
 
-This package is quick to import, because it contains only pure functions and pydantic models. The data sets need verl,
-so they are imported from `agent_rl.verl_adapter.judge_data_sets` on first access.
+This package is quick to import, because it contains only pure functions and pydantic models. The data set classes need
+verl, so they are imported from `agent_rl.verl_adapter.judge_data_sets` on first access.
 """
 
 from importlib import import_module

@@ -1,9 +1,9 @@
-"""`RewardModule` writes the prompt about a sample, both in training and when the trained model serves as a judge.
+"""`RewardModule` writes the prompt about a sample, both in training and when the trained model is used as a judge.
 
     module = RewardModule(name="helpfulness", template=PointwiseTemplate, desc="Judge how helpful the answer is.")
     module.format(sample=DataSample(query="6 * 7?", answers=["42"]))
 
-The sample's texts appear without control tokens of chat templates, so that an answer cannot end its message early.
+Control tokens of chat templates in the sample's texts are broken up, so that an answer cannot end its message early.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class RewardModule:
     Args:
         name: name of the reward, used in error messages.
         template: the prompt and the form of the verdict.
-        examples: worked examples for the prompt; if empty, the prompt contains the template's examples.
-        llm: must be None. It exists only to match the signature in other libraries' guides; `agent-rl rm eval` and the
-            components of a reward send the requests.
-        desc: description of the task; None means the description of the class, or else of the template.
-        enable_thinking: whether prompts ask for thoughts; if None, they do, unless the chat template already does
-            (`data.apply_chat_template_kwargs.enable_thinking=true`).
+        examples: worked examples for the prompt; if empty, the template's examples are used.
+        llm: must be None. The argument exists only to match the signature in other libraries' guides; `agent-rl rm
+            eval` and a reward's components send the requests.
+        desc: description of the task; None means the class's description, or else the template's.
+        enable_thinking: whether prompts ask for thoughts; None means yes, unless the chat template already asks for
+            them (`data.apply_chat_template_kwargs.enable_thinking=true`).
 
     Raises:
         ConfigError: the template has no field for a verdict, or `llm` is not None.
@@ -55,19 +55,19 @@ class RewardModule:
         self.enable_thinking = enable_thinking
 
     def set_chat_thinking(self, on: bool) -> None:
-        """Set whether the chat template asks the model to think; if it does, the prompts do not.
+        """Set whether the chat template asks the model to think; if so, the prompts do not ask as well.
 
         Raises:
             ConfigError: both the chat template and `enable_thinking` ask for thoughts.
         """
         if on and self.enable_thinking:
             problem = f"it is true, but the prompts of {self.name} ask for thoughts as well (enable_thinking=True)"
-            raise ConfigError(_THOUGHTS, problem, "Set only one of them; for reasoning models, set this key")
+            raise ConfigError(_THOUGHTS, problem, "Set only one of the two; for reasoning models, set this key")
         if self.enable_thinking is None:
             self.enable_thinking = not on
 
     def format(self, sample: DataSample | Mapping[str, Any], **more: Any) -> str:
-        """Return the prompt about a sample, which may also be passed within a row.
+        """Return the prompt about a sample, which may be passed on its own or in a row.
 
         Args:
             sample: the sample to judge, or a row that contains it.

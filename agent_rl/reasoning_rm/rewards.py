@@ -1,11 +1,12 @@
-"""Rewards for training a model to judge, which measure how close its verdict is to the ground truth.
+"""Rewards for training a model to judge, which measure how close the model's verdict is to the ground truth.
 
     calculate_reward(3, 4)         # 0.75: 1 - |error| / range
     pointwise_reward(3, 4)         # exp(-2 * 1 / 4)
 
 `compute_score` has the signature that verl expects of `reward.custom_reward_function`. An unreadable or out-of-range
-verdict is the policy's mistake, and its reward is 0. A row without a ground truth is the user's mistake and stops the
-run with an error that names the row. (Guides of other libraries return 0 instead, which gives no training signal.)
+verdict is the policy's mistake, and gets the reward 0. A row without a ground truth is the user's mistake and stops the
+run with an error that names the row. (The code in other libraries' guides returns 0 instead, which provides no training
+signal.)
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def pairwise_reward(predicted: str, true: str, *, swapped: str | None = None, ti
     Args:
         predicted: the verdict: A, B or tie.
         true: the ground truth: A, B or tie.
-        swapped: the verdict on the same pair in the other order; if it is passed, both verdicts must be right.
+        swapped: the verdict on the same pair in the other order; if passed, both verdicts must be right.
         tie: the reward for predicting a tie although one answer is better.
 
     Raises:
@@ -77,7 +78,7 @@ def pairwise_reward(predicted: str, true: str, *, swapped: str | None = None, ti
 
 
 def format_reward(text: str, template: type[BasePromptTemplate], judged: str = "") -> float:
-    """Return 1 for a reply in exactly the template's form, 0.5 for another reply with a readable verdict, else 0."""
+    """Return 1 for a reply in exactly the template's form, 0.5 for any other readable verdict, and 0 otherwise."""
     try:
         template.read(text, judged)
     except VerdictError:
@@ -104,13 +105,13 @@ def compute_score(
         data_source: the row's data source.
         solution_str: the reply, including its thoughts.
         ground_truth: a score, `A`, `B` or `tie`, or a mapping of scores by criterion.
-        extra_info: the row's `extra_info`; a verdict that is quoted from the answers in it does not count.
-        template: the template with the form of the verdict.
-        reward: a function of the verdict and the truth, and for scores also of `low` and `high`; None:
+        extra_info: the row's `extra_info`; a verdict quoted from the answers in this mapping is ignored.
+        template: the template that defines the form of the verdict.
+        reward: a function of the verdict and the truth, and for scores also of `low` and `high`; None means
             `pointwise_reward`, `pairwise_reward`, or the mean of `pointwise_reward` over the criteria.
         low: the worst possible score.
         high: the best possible score.
-        format_weight: share of `format_reward` in the score.
+        format_weight: share of `format_reward` in the score; the rest is the reward for the verdict.
 
     Returns:
         `score` and the keys of `LOGGED`. The absolute error of an unreadable verdict is the maximum.
@@ -157,7 +158,7 @@ def _truth(value: Any) -> float:
 
 
 def _form(kind: str, truth: Any, low: float, high: float) -> VerdictForm:
-    """Return the form that the verdict and the ground truth share."""
+    """Return the form of both the verdict and the ground truth."""
     if kind == "pairwise":
         return pair_form()
     return score_form(low, high) if kind == "pointwise" else rubric_form(tuple(truth), low, high)

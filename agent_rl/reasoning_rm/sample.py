@@ -1,4 +1,4 @@
-"""`DataSample` is a question with one or more answers to judge, and the ground truth: their scores, or a preference.
+"""`DataSample` is a question with one or more answers to judge, and the true scores or preference.
 
     DataSample.from_row(preferences.to_row(example, "train", 0, data_source="helpsteer2"))
 
@@ -21,27 +21,27 @@ from agent_rl.rewards.judge.verdict import SWAPPED, Winner
 from agent_rl.settings.errors import Section, validated
 
 SAMPLE = "sample"
-"""Key of `extra_info` that contains a sample's data."""
+"""The `extra_info` key whose value is a sample's data."""
 ASKED = "asked"
-"""Key of `extra_info` that marks a row whose prompt already asks for a verdict on the sample."""
+"""The `extra_info` key that marks a row whose prompt already asks for a verdict on the sample."""
 _RATED = ("score_chosen", "score_rejected")
 
 
 class DataSample(Section):
-    """A question with answers to judge, and the data about them."""
+    """A question with answers to judge, and data about the answers."""
 
     query: str = Field(min_length=1)
     """The user's last message."""
     context: str = ""
     """The conversation before the user's last message, as text."""
     answers: list[str] = Field(min_length=1)
-    """The answers to judge; for a pair, A and then B."""
+    """The answers to judge; for a pair, answer A and then answer B."""
     scores: list[float] | None = None
     """The true score of each answer."""
     preference: Winner | None = None
     """The better of two answers."""
     criteria: dict[str, str] = Field(default_factory=dict)
-    """The criteria for the judgement: descriptions by name."""
+    """The criteria by which to judge: descriptions by name."""
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Additional JSON data."""
 
@@ -54,7 +54,7 @@ class DataSample(Section):
         return self
 
     def swapped(self) -> DataSample:
-        """Return the pair in the other order."""
+        """Return a copy of the pair in the other order."""
         changed: dict[str, Any] = {"answers": self.answers[::-1]}
         if self.scores is not None:
             changed["scores"] = self.scores[::-1]
@@ -64,7 +64,7 @@ class DataSample(Section):
 
     @property
     def truth(self) -> Any:
-        """The ground truth for a row: the preference, or else the scores (a number for a single answer), or None."""
+        """The ground truth for a row: the preference, the scores (one number for a single answer), or None."""
         if self.preference is not None:
             return self.preference
         if self.scores is None:
@@ -73,14 +73,14 @@ class DataSample(Section):
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], *, score: str = "helpfulness") -> DataSample:
-        """Create the sample from a row.
+        """Create a sample from a row.
 
         Args:
-            row: a row that `to_row` or a converter of `agent_rl.data.preferences` created.
+            row: a row from `to_row` or from a converter of `agent_rl.data.preferences`.
             score: name of the rating in `extra_info` to use as the score of a single answer.
 
         Raises:
-            ConfigError: the row has no answers, or they cannot be used.
+            ConfigError: the row has no answers, or its answers cannot be used.
         """
         info = row.get("extra_info") or {}
         place = f"{row.get('data_source')}, {info.get('split', '')} row {info.get('index')}"
@@ -107,9 +107,9 @@ class DataSample(Section):
 
 
 def _of_preferences(row: Mapping[str, Any], info: Mapping[str, Any], score: str) -> dict[str, Any]:
-    """Return the fields of a sample from a row that a converter created."""
+    """Read a sample's fields from a row that a converter created."""
     truth = (row.get("reward_model") or {}).get("ground_truth")
-    if info.get("answers"):  # the prompt asks a judge, and `question` is the question to be judged
+    if info.get("answers"):  # the prompt is for a judge, and `question` is the question behind the answers
         return {
             "query": info.get("question"), "answers": list(info["answers"]), "preference": truth,
             "metadata": _metadata(info, "answers"),

@@ -1,8 +1,8 @@
 """Tools that asyncio lacks: limits on time and number, work in daemon threads, one value per event loop.
 
 `asyncio.wait_for` waits for work that ignores its cancellation, `asyncio.gather` leaves work running when one item
-raises an exception, and the default executor's threads prevent a process from exiting. An abandoned thread of this
-module is a daemon, which runs until its function returns or the process exits.
+raises an exception, and the default executor's threads prevent a process from exiting. A thread that this module
+abandons is a daemon, which runs until its function returns or the process exits.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 CANCEL_GRACE_S = 1.0
-"""Number of seconds that cancelled work has for cleaning up before it is abandoned."""
+"""Number of seconds that cancelled work has to clean up before it is abandoned."""
 
 FIRST_PAUSE_S = 0.1
-"""Seconds before the first repeat."""
+"""Average number of seconds before the first repeat of failed work."""
 
 logger = logging.getLogger(__name__)
 
 
 class OutOfTime(Exception):
-    """A limit of this module was reached, whereas a TimeoutError comes from a tool."""
+    """A time limit of this module was reached; a plain TimeoutError, by contrast, comes from a tool."""
 
 
 class PerLoop(Generic[T]):
     """One value per event loop, for objects that asyncio binds to a loop (semaphores, connections, tasks).
 
     Args:
-        make: makes the value when it is first used in a loop; the values of closed loops are dropped.
+        make: function that makes a loop's value when it is first used; the values of closed loops are dropped.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -101,10 +101,11 @@ async def repeated(
 ) -> T:
     """Run `work(1)`, then `work(2)` and so on after transient failures, all within `limit_s` seconds.
 
-    The pause before a repeat starts at 0.1 s, doubles, and varies by half so that callers do not all retry at once.
+    The pause before a repeat starts at 0.1 s, doubles each time, and varies randomly by up to half, so that callers do
+    not all retry at the same moment.
 
     Raises:
-        Exception: the last failure, if no repeat or no time is left.
+        Exception: the last failure, if no repeats or no time is left.
         OutOfTime: the limit was reached and nothing had failed before.
     """
     end = time.monotonic() + limit_s
@@ -126,7 +127,7 @@ async def repeated(
 
 async def _stop(task: asyncio.Task[Any]) -> None:
     task.cancel()
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, so asyncio does not warn
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, or asyncio warns
     await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
     if not task.done():
         logger.warning("a tool ignores its cancellation and is abandoned: %r", task)
@@ -146,7 +147,7 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def uninterrupted(work: asyncio.Future[Any]) -> None:
-    """Finish `work` even if the caller is cancelled in the meantime; raise the cancellation afterwards."""
+    """Finish `work` even if the caller is cancelled in the meantime, then raise the cancellation."""
     interruption: asyncio.CancelledError | None = None
     while not work.done():
         try:
@@ -178,7 +179,7 @@ class OneThread:
 
     @property
     def waiting(self) -> int:
-        """Number of functions that have not started."""
+        """Number of queued functions that have not started."""
         return self._queue.qsize()
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> futures.Future[T]:
@@ -195,7 +196,7 @@ class OneThread:
         return await asyncio.wrap_future(self.submit(function, *arguments))
 
     def close(self, wait_s: float = 0.0) -> bool:
-        """End the thread after the queued functions; return whether it has ended within `wait_s` seconds."""
+        """Stop the thread after the queued functions; return whether it stopped within `wait_s` seconds."""
         self._queue.put(None)
         if self._thread is not None:
             self._thread.join(wait_s)
@@ -215,9 +216,9 @@ def _work(function: Callable[..., T], *arguments: Any) -> tuple[Callable[[], Non
     def work() -> None:
         try:
             future.set_result(context.run(function, *arguments))
-        except StopIteration as error:  # asyncio's futures cannot carry it
+        except StopIteration as error:  # asyncio's futures cannot carry this exception
             future.set_exception(RuntimeError(f"the tool raised {error!r}"))
-        except BaseException as error:  # noqa: BLE001 - goes to the awaiting call, which sorts it
+        except BaseException as error:  # noqa: BLE001 - passed to the awaiting call, which handles it
             future.set_exception(error)
 
     return work, future

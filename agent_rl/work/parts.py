@@ -1,8 +1,8 @@
-"""Files to which many processes append lines, and which continue in the next part at a given size.
+"""Files to which many processes append lines; a file that reaches a given size continues in a new part.
 
 The parts of `trace.jsonl` are `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ... No file is ever renamed, so a
 reader's position in a file stays valid. Lines are written atomically, under an advisory lock, even if the disk is full.
-Only a process that is killed during a write leaves part of a line, which the next writer ends.
+Only a process that is killed during a write leaves an incomplete line, after which the next writer starts a new line.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
-"""Errors that a file system without locks raises."""
+"""Error numbers that a file system without locks returns."""
 
 
 def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int | None = None) -> None:
-    """Append whole lines at once, after ending a line that a killed run left incomplete; create parent folders.
+    """Append all the lines or none; first end any line that a killed run left incomplete. Create parent folders.
 
     Args:
         path: the file's first part.
@@ -31,7 +31,7 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
         part_bytes: size in bytes at which the next part starts; if None, the file has a single part.
 
     Raises:
-        OSError: the file cannot be written; then it contains none of the lines.
+        OSError: the file cannot be written, and contains none of the lines.
     """
     first = Path(path)
     first.parent.mkdir(parents=True, exist_ok=True)
@@ -52,28 +52,28 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
 
 
 def replace_file(path: Path, content: str) -> None:
-    """Write a file at once: it has its old or its new content, even if the process is killed."""
+    """Replace a file atomically: the file has its old or its new content, even if the process is killed."""
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.write_text(content, encoding="utf-8")
     os.replace(temporary, path)
 
 
 def parts(path: str | os.PathLike[str]) -> list[Path]:
-    """Return the existing parts in order; the first part is included even if it does not exist."""
+    """Return a file's existing parts in order; the first part is included even if it does not exist."""
     first = Path(path)
     later = (_part(first, number) for number in itertools.count(1))
     return [first, *itertools.takewhile(Path.exists, later)]
 
 
 def firsts(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths, without paths that are later parts of another path."""
+    """Return the paths except those that are later parts of another path."""
     paths = list(paths)
     later = {part for path in paths for part in parts(path)[1:]}
     return [path for path in paths if path not in later]
 
 
 def whole_lines(path: str | os.PathLike[str], start: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the whole lines of a file from a byte offset, each with its offset, except an incomplete last line."""
+    """Yield a file's lines from a byte offset on, each with its own offset, except an incomplete last line."""
     with open(path, "rb") as file:
         file.seek(start)
         for line in file:
@@ -95,7 +95,7 @@ def _part(first: Path, number: int) -> Path:
 
 @contextmanager
 def _locked(file: io.FileIO) -> Iterator[None]:
-    """Lock the file; without locks in the file system (often Lustre), only processes on this node are excluded."""
+    """Lock the file; on a file system without locks (often Lustre), the lock excludes only this node's processes."""
     with ExitStack() as stack:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -104,7 +104,7 @@ def _locked(file: io.FileIO) -> Iterator[None]:
                 raise
             digest = hashlib.sha256(os.path.realpath(file.name).encode()).hexdigest()[:16]
             place = Path(tempfile.gettempdir()) / f"agent_rl-{os.getuid()}-{digest}.lock"
-            # our own file, never through a link made by another user
+            # a file of our own, never a link that another user made
             lock = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             stack.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX)

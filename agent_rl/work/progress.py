@@ -1,6 +1,6 @@
 """`progress` shows the progress of a long command on stderr: a bar on a terminal, otherwise an occasional line.
 
-On stdout, a command prints only its result.
+A command prints only its result on stdout.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 PATIENCE_S = 5.0
-"""Seconds before the first line if stderr is not a terminal."""
+"""Seconds before the first progress line if stderr is not a terminal."""
 PAUSE_S = 30.0
-"""Seconds between two lines."""
+"""Seconds between two progress lines."""
 
 
 @contextmanager

@@ -1,9 +1,10 @@
-"""`Store` keeps results by key in an append-only file; `Cache` executes equal calls only once, even at the same time;
-`pieces` stores the finished parts of a long command until all are done, so an interrupted command can resume.
+"""`Store` keeps results by key in an append-only file. `Cache` executes equal calls only once, even concurrent ones.
+`pieces` stores a long command's finished parts until all parts are done, so that an interrupted command can resume.
 
-A line of the file is `[key, result]` as JSON. Processes on one machine may append to a file at the same time, and each
-process reads the other processes' lines. A killed process's incomplete line is ignored; if several lines have the same
-key, the last line is used. Nothing expires, so delete the file when the code or service behind the results changes.
+Each line of a store's file is `[key, result]` as JSON. Processes on one machine may append to a file at the same time,
+and each process reads the other processes' lines. A killed process's incomplete line is ignored; if several lines have
+the same key, the last line is used. Results never expire, so delete the file when the code or service that produced
+them changes.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ UNFINISHED = Path("outputs/unfinished")
 MAX_BYTES = 64 * 2**20
 """Maximum size of a cache in memory."""
 ENTRY_BYTES = 200
-"""Number of bytes that an entry in memory takes in addition to its text."""
+"""Number of bytes that an entry occupies in memory in addition to its text."""
 _SQLITE = b"SQLite format 3"
-"""First bytes of older versions' files."""
+"""First bytes of a SQLite file, the format of older versions."""
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +55,12 @@ def file_digest(file: Path) -> str:
 
 
 def by_content(value: Any, folder: Path = Path(), written: Collection[str] = ()) -> Any:
-    """Return plain data in which the digest of the content replaces a file's name.
+    """Return plain data in which each file's name is replaced with a digest of the file's content.
 
     Args:
         value: plain data; a string in it may be `FILE`, `FILE:OBJECT`, `MODULE.OBJECT`, or one of these after `KEY=`.
-        folder: the folder for relative names, in addition to the working directory.
-        written: keys of output files, whose names are kept.
+        folder: a folder in which relative names are looked up, in addition to the working directory.
+        written: keys whose values name output files; these names are kept.
     """
     if isinstance(value, Mapping):
         items = {str(key): item for key, item in value.items()}
@@ -80,10 +81,11 @@ def by_content(value: Any, folder: Path = Path(), written: Collection[str] = ())
 
 
 class Store:
-    """A file that stores results by key. Once the file is open, a failure is logged, and the result counts as missing.
+    """A file of results by key. Once the file is open, a failure is only logged, and the result is treated as missing.
 
     Args:
-        path: the file's path; folders are created. Next to a SQLite file of an older version, `<path>.jsonl` is used.
+        path: the file's path; missing folders are created. If a SQLite file of an older version has this path, the
+            store uses `<path>.jsonl`.
 
     Raises:
         OSError: the file cannot be opened.
@@ -136,7 +138,7 @@ class Store:
         if self.path.stat().st_size <= self._end:
             return
         for start, line in whole_lines(self.path, self._end):
-            with suppress(ValueError, TypeError):  # a line of a killed process
+            with suppress(ValueError, TypeError):  # a killed process's incomplete line
                 key, _ = json.loads(line)
                 self._places[key] = start, len(line)
             self._end = start + len(line)
@@ -163,12 +165,12 @@ class Found(NamedTuple):
 
 
 class Cache:
-    """Strings by key, in a file, or the most recently used strings in memory.
+    """A cache of strings by key, either in a file, or the most recently used strings in memory.
 
     Args:
         path: the path of a `Store` on a local disk; None means that results stay in memory.
-        key: the configuration key that contains the path, for errors.
-        kind: the kind of the strings, for errors, for example `verdicts`.
+        key: the configuration key that contains the path, for error messages.
+        kind: the kind of the strings, for error messages, for example `verdicts`.
 
     Raises:
         ConfigError: the file cannot be used.
@@ -187,12 +189,12 @@ class Cache:
             raise ConfigError(key, problem, remedy) from error
 
     async def get(self, key: str, make: Callable[[], Awaitable[str | None]], patience_s: float | None = None) -> Found:
-        """Return the stored text of a key, or call `make` for a text that is not stored.
+        """Return a key's stored text, or call `make` if no text is stored for the key.
 
         Args:
-            key: the key, the same for equal calls.
-            make: makes the text; None is not stored.
-            patience_s: maximum number of seconds to wait for equal calls in progress; then this call runs too.
+            key: the call's key; equal calls have the same key.
+            make: function that makes the text; a returned None is not stored.
+            patience_s: maximum number of seconds to wait for equal calls in progress; after that, this call runs too.
 
         Raises:
             UnscoredError: `make` failed in this call, or in an equal call for which this call waited. If the equal call
@@ -218,11 +220,11 @@ class Cache:
             return Found(text or "", False, waited)
         except UnscoredError as error:
             flight.set_exception(error)
-            flight.exception()  # marks it as seen, in case no call waits for it
+            flight.exception()  # marks the exception as seen, in case no call waits for it
             raise
         finally:
             del flights[key]
-            flight.cancel()  # after a success: the waiting calls look for the text again
+            flight.cancel()  # after a success, makes the waiting calls look for the text
 
     def _recall(self, key: str) -> str | None:
         if self._store is not None:
@@ -238,7 +240,7 @@ class Cache:
             self._store.put(key, text)
             return
         with self._lock:
-            if key in self._texts:  # another event loop added it
+            if key in self._texts:  # another event loop added the text
                 return
             self._texts[key] = text
             self._bytes += len(text) + ENTRY_BYTES
@@ -248,7 +250,7 @@ class Cache:
 
 
 class Pieces(dict[Key, Any]):
-    """Results of pieces by number; each result is JSON data.
+    """The results of finished pieces by the piece's number; each result is JSON data.
 
     Args:
         store: the file that keeps the results; None means that results stay in memory.
@@ -258,7 +260,7 @@ class Pieces(dict[Key, Any]):
         super().__init__([] if store is None else store.items())
         self.store = store
         self.on_add: Callable[[], None] = lambda: None
-        """Callback for each added result."""
+        """Callback that is called for each added result."""
 
     def add(self, number: int, result: Any) -> None:
         """Store the result of a piece."""
@@ -270,7 +272,7 @@ class Pieces(dict[Key, Any]):
 
 @contextmanager
 def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
-    """Open the stored pieces of some work, and show its progress; the file is removed when all work is done.
+    """Open the stored pieces of some work, and show the work's progress; the file is removed when all work is done.
 
     Args:
         what: the kind of pieces, for example `groups`.

@@ -14,10 +14,10 @@ def named(text: str) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """Return the start of a text as one line without control characters.
+    """Return the start of a string as one line without control characters.
 
     Args:
-        text: text from a model, a tool or a data set; any length.
+        text: text of any length from a model, a tool or a data set.
         most: maximum number of characters.
     """
     line = " ".join(text[: 4 * most].split())

@@ -66,13 +66,13 @@ def test_rows_in_shapes_of_guides_need_no_mapping(one: Any, tmp_path: Path) -> N
     [
         (("--prompt", "question"), "rows.jsonl, line 1, column question: there is no column question. It has q, a"),
         (("--prompt", "q"), "column reward_model: the row has no ground_truth"),
-        ((), "line 1, column prompt: it is missing among the columns"),
+        ((), "line 1, column prompt: the file has only the columns"),
         (("--template", "absent.j2"), "--template: absent.j2 cannot be read"),
         (("--mapping", "absent.yaml"), "absent.yaml"),
         (("--mapping", "{folder}/bad.yaml"), "bad.yaml:2: promt: unknown key"),
         (("--mapping", "{folder}/list.yaml"), "list.yaml is not a mapping"),
         (("--template", "{folder}/bad.j2", "--answer", "a"), "bad.j2:2: "),
-        (("--template", "{folder}/other.j2", "--answer", "a"), "'hint' is undefined. It has the columns q, a"),
+        (("--template", "{folder}/other.j2", "--answer", "a"), "'hint' is undefined. The columns are q, a"),
     ],
 )
 def test_a_wrong_mapping_is_named(tmp_path: Path, refusal: Any, arguments: tuple[str, ...], message: str) -> None:

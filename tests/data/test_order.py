@@ -200,7 +200,7 @@ def test_settings_that_do_not_fit_the_rows_are_refused(keys: dict[str, Any], wor
 
 def test_rows_without_a_difficulty_and_files_with_the_same_source_are_named() -> None:
     rows = RowFacts(["a", "b"], [1.0, None], [("x.parquet", ["a", "b"]), ("y.parquet", ["b"])])
-    with pytest.raises(ConfigError, match=r"agent_rl\.data\.order: 1 rows have no .*difficulty, first row 1 \(b\)"):
+    with pytest.raises(ConfigError, match=r"agent_rl\.data\.order: 1 rows .*difficulty; the first is row 1 \(b\)"):
         RowOrder(rows, settings(order="difficulty"))
     with pytest.raises(ConfigError, match=r"x\.parquet and y\.parquet both have rows of 'b'"):
         RowOrder(rows, settings(weights=[1, 1]))

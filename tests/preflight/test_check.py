@@ -64,7 +64,7 @@ def test_launcher_and_trainer_raise_what_the_doctor_shows() -> None:
     assert [(each.status, each.text, each.remedy) for each in wind(RunCase())] == [
         (Status.OK, "no snow", ""),
         (Status.PROBLEM, "wind.speed: it is too high", "Wait"),
-        (Status.PROBLEM, "a branch fell", "Correct the code there"),
+        (Status.PROBLEM, "a branch fell", "Correct the code that the error names"),
     ]
     assert [each.text for each in sun(RunCase())] == ["sun: it burns"]
 
