@@ -26,8 +26,8 @@ from agent_rl.environments.kind import ROW
 from agent_rl.trajectory import StopReason, Trajectory
 
 CRASH_REWARD = 0.0
-"""Verdict on an episode whose program failed without a reward, and the value of every part of an environment's reward,
-so that a crash is never rewarded."""
+"""Verdict on an episode whose program failed without a reward. After a failure, every part of an environment's reward
+gets this value too, so that a crash is never rewarded."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ async def run_session(
 ) -> None:
     """Run the program of a row, and answer its requests.
 
-    If the row has an environment, it begins the prompt and judges the trajectory; the program gets none of its tools.
+    A row's environment begins the prompt and judges the trajectory, but offers the program no tools.
 
     Raises:
         FatalError: no program is configured, or the policy or the environment raised this error.
@@ -84,11 +84,11 @@ def _conclude(session: Session, end: ProgramEnd) -> None:
         raise session.error
     if end.problem is not None:
         trajectory.info["program"] = end.problem
-        if not session.counts["requests"]:  # the user, not the policy, causes a failure before the first request
+        if not session.counts["requests"]:  # before the first request, a failure is not the policy's fault
             trajectory.stop_reason, trajectory.error = StopReason.ERROR, end.problem
             trajectory.info["bug"] = end.bug or "the program fails before its first request"
             return
-        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # if a limit ended it, the policy is the cause
+        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # after a limit, the policy caused the crash
             trajectory.info["bug"] = end.bug
         trajectory.stop_reason, trajectory.answer = StopReason.STOPPED, None
         if trajectory.verdict is None:

@@ -166,7 +166,7 @@ def test_recorded_calls_run_again_and_a_difference_is_refused(adder: Case) -> No
     with pytest.raises(FatalError) as refused:
         adder.fork("3", say("3"), name="other")
     place = "trajectory 0_0, turn 1, tool 'add'"
-    said = f"{place}: the record has 'ok: 3', and the repetition 'ok: 4', so its state is lost"
+    said = f"{place}: the record has 'ok: 3', but the repetition has 'ok: 4', so it cannot continue"
     assert str(refused.value) == said
     assert adder.source.asked == []
     adder.fork("1", say("3"), name="first")  # nothing is repeated
@@ -222,7 +222,7 @@ class Ask(Tool):
     tools = "tools:\n  - class_name: ask.py:Ask\n"
     (adder.folder / "tools.yaml").write_text(tools)
     adder.record(act("ask"), say("3"))
-    said = r"^trajectory 0_0, turn 1, tool 'ask': the tool reaches the outside, .*Write `reusable: true` in its entry"
+    said = r"^trajectory 0_0, turn 1, tool 'ask': the tool may reach an external service, .*Write `reusable: true`"
     with pytest.raises(ConfigError, match=said):
         adder.fork("2", say("3"))
     adder.fork("1", say("3"))

@@ -25,7 +25,7 @@ UNLIMITED = 1 << 30
 class EpisodeLimits(NamedTuple):
     """verl's settings for an episode, as plain values, because reading omegaconf takes longer than an episode.
 
-    The names are verl's, from `actor_rollout_ref.rollout` and its `multi_turn` section.
+    The fields have the names that verl uses in `actor_rollout_ref.rollout` and its `multi_turn` section.
     """
 
     prompt_length: int = UNLIMITED
@@ -86,7 +86,7 @@ class Repeats:
 
 
 def make_budget(settings: AgentRLSettings, limits: EpisodeLimits) -> EpisodeBudget:
-    """Return the budget of each episode from a configuration.
+    """Return the configured budget of each episode.
 
     Raises:
         ConfigError: the final turn's reserve leaves nothing for the turns before it.

@@ -9,8 +9,8 @@
                 result.text += " Ask for less."
 
 An instance exists for one episode, so it may keep state. Set `agent_rl.hooks` to the class, or return an instance from
-the loop's `hooks` method. An exception in a hook ends the episode as an error of the loop; the policy does not see the
-exception.
+the loop's `hooks` method. An exception in a hook ends the episode with an error, which the policy does not see, and
+leaves the trajectory unscored.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Hooks:
 
 @cache
 def load_hooks(path: str) -> type[Hooks]:
-    """Load the class in `agent_rl.hooks`.
+    """Load the class that `agent_rl.hooks` names.
 
     Args:
         path: `package.module.Class`, or `path/to/file.py:Class`.
 
     Raises:
-        ConfigError: there is no such class.
+        ConfigError: the path does not name a class of hooks.
     """
     hooks_class: type[Hooks] = find_class(path, Hooks, Place(KEY))
     return hooks_class

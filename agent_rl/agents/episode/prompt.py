@@ -22,7 +22,7 @@ def render_prompt(
     Args:
         row: the row, with `prompt` and its selection of tools.
         agent: name of the row's loop; if agent_rl does not define that loop, the prompt is rendered as in verl's loops.
-        setup: contains the run's tools.
+        setup: the run's settings, limits and tools.
         tokenizer: the model's tokenizer, with its template; if None, every message is shown below its role, and the
             tools follow.
         options: additional arguments for the template.

@@ -10,9 +10,9 @@
         async def score(self, trajectory):
             return float(self.bought)
 
-An instance exists for one episode. Set `agent_rl.user_sim.user` to the class; `ScriptedUser` here and
-`agent_rl.agents.users.llm_user.LLMUser` come with the package. If a user raises an error, the trajectory is unscored,
-because the policy is not at fault.
+An instance exists for one episode. Set `agent_rl.user_sim.user` to your class, or to `scripted` or `llm` for the
+package's own `ScriptedUser` and `LLMUser`. If a user raises an error, the trajectory is unscored, because the policy is
+not at fault.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class User(ABC):
     """The user of one episode.
 
     Args:
-        config: `agent_rl.user_sim.config`, read-only, the same for all episodes.
+        config: the read-only `agent_rl.user_sim.config` section, which is the same for all episodes.
         row: the row's `extra_info.user`: the hidden goal, a script, or other data for the class.
     """
 
@@ -133,14 +133,14 @@ def gives_verdict(cls: type[User], row: Mapping[str, Any]) -> bool:
 
 
 def load_user(name: str, config: Mapping[str, Any]) -> type[User]:
-    """Load the class in `agent_rl.user_sim.user`, and check this config.
+    """Load the class that `agent_rl.user_sim.user` names, and let the class check its config.
 
     Args:
         name: `scripted`, `llm`, `package.module.Class`, or `path/to/file.py:Class`.
-        config: `agent_rl.user_sim.config`.
+        config: the `agent_rl.user_sim.config` section.
 
     Raises:
-        ConfigError: there is no such class, or it rejects the config.
+        ConfigError: the class does not exist, or rejects the config.
     """
     cls: type[User] = find_class(SHORT_NAMES.get(name, name), User, Place(KEY), known=SHORT_NAMES)
     with Place("agent_rl.user_sim.config").around():
