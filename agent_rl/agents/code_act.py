@@ -43,7 +43,7 @@ _PYTHON = ("python", "py", "python3")
 
 
 class CodeActFormat(TextToolFormat):
-    """The format of the turns of `code_act_agent`.
+    """The format of `code_act_agent`'s turns.
 
     Args:
         instructions: system text with the placeholder `{answer}`; None means the default text, and "" means no text.

@@ -43,7 +43,7 @@ class FoldingPolicy(Policy):
 
     Args:
         inner: the policy; calling its `begin` again starts a new conversation.
-        reserve_tokens: tokens of the context that are reserved for the request for notes and the notes.
+        reserve_tokens: number of context tokens that are reserved for the notes and the request for notes.
         max_folds: maximum number of folds; after the last fold, a full context ends the episode.
         instructions: the request for notes; None means the default.
     """

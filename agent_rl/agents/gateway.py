@@ -1,8 +1,8 @@
 """`gateway_agent`: the user's own program talks to the policy through the APIs of OpenAI or Anthropic.
 
 The program runs once per episode and needs no changes. The program reads the policy's address from `OPENAI_BASE_URL`,
-its key from `OPENAI_API_KEY` (or from Anthropic's variables), and its row from the JSON file `AGENT_RL_ROW_FILE`. Every
-request is answered with the exact tokens that training uses.
+the API key from `OPENAI_API_KEY` (or both from Anthropic's variables), and the row from the JSON file that
+`AGENT_RL_ROW_FILE` names. Every answer to the program has exactly the tokens that training uses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 async def run_session(
     loop: EpisodeLoop, row: Mapping[str, Any], policy: Policy, format: Format, trajectory: Trajectory
 ) -> None:
-    """Run the program of a row, and answer its requests.
+    """Run the program of a row, and answer the program's requests.
 
     A row's environment begins the prompt and judges the trajectory, but offers the program no tools.
 

@@ -8,9 +8,9 @@
     Action: shop                              Action: shop
     Action Input: {"item": "pear"}            Action Input: {"item": "pear", "list": "sizes"}
 
-`Turn.notes["plan"]` is the turn's plan as a list of strings, and `Turn.notes["step"]` is the number of its current
-step, so the JSON of a trajectory keeps every revision. A first action or answer without a plan is malformed. A reward
-may judge whether a turn follows its plan.
+`Turn.notes["plan"]` is the turn's plan as a list of strings, and `Turn.notes["step"]` is the number of the current
+step, so a trajectory's JSON contains every revision of the plan. A first action or answer without a plan is malformed.
+A reward may judge whether a turn follows its plan.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
     """Register your own agent: a record, or a class with a name. The function also works as a decorator.
 
     Call this function in the script that starts the trainer, before the trainer starts. The record or class may be
-    defined in that script or in a module next to the script. The workers on every node receive a copy of the agent and
-    of the objects that it uses there. `agent-rl eval`, `reward score` and `doctor` run the script to find its agents.
+    defined in that script or in a module next to the script. The workers on every node receive a copy, including the
+    module's objects that the agent uses. `agent-rl eval`, `reward score` and `doctor` run the script to find agents.
 
     Args:
         name: the agent's name, as in a row's `agent_name` or `rollout.agent.default_agent_loop`, or an `Agent` record.

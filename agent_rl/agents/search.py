@@ -36,7 +36,7 @@ _TAGGED = re.compile(r"<(search|answer)>((?:(?!</?(?:search|answer)>).)*)</\1>",
 
 
 class SearchFormat(TextToolFormat):
-    """The format of the turns of `search_agent`; `TextToolFormat` describes the arguments."""
+    """The format of `search_agent`'s turns; `TextToolFormat` describes the arguments."""
 
     stop = ("</search>", "</answer>")
     keep_stop = True

@@ -6,8 +6,8 @@
         def look_up(self, number: int) -> str: ...
         def get_reward(self): ...
 
-`agent_rl.environments` maps names to the classes of a run, as in `{name: "file.py:Class"}`; a row's
-`extra_info.environment` contains one of these names.
+`agent_rl.environments` maps the names of a run's environments to classes such as `file.py:Class`; a row's
+`extra_info.environment` contains one of the names.
 """
 
 from agent_rl.environments.environment import Environment

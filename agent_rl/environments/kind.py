@@ -144,7 +144,7 @@ class EnvironmentType:
 
     @cached_property
     def arguments(self) -> Mapping[str, type[BaseModel]]:
-        """The Pydantic model of each tool's arguments, except for methods with a schema, which get them unchanged."""
+        """The Pydantic model of each tool's arguments, except for methods with a schema, which need no model."""
         methods = self._methods.items()
         return {name: argument_model(each, {}) for name, each in methods if not hasattr(each, "schema")}
 

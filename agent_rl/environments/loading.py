@@ -52,7 +52,7 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
         return trl
     if ADDED in target:
         problem = f"{target!r} adds rows or a reward to a class that already defines them"
-        raise place.error(problem, "Drop --data and --reward; agent_rl.reward.components adds components")
+        raise place.error(problem, "Drop --data and --reward, and add components in agent_rl.reward.components")
     cls = _only_class(target, place) if target.endswith(".py") else find_object(target, place)
     if not (isinstance(cls, type) and issubclass(cls, Environment)):
         raise place.error(f"{target!r} is not a subclass of agent_rl.Environment", "Name the class of the task")
@@ -126,7 +126,7 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
             )
             yield problem, "Give the method another name"
     if not (cls.__doc__ or "").strip() or cls.__doc__ == Environment.__doc__:
-        yield f"{where} has no docstring, which is the system message", "Describe the task in a docstring"
+        yield f"{where} has no docstring, which would be the system message", "Describe the task in a docstring"
     if cls.get_reward is Environment.get_reward:
         remedy = "Define get_reward(self), which returns a number or named parts"
         yield f"{where} has no get_reward", _misspelled("get_reward", cls) or remedy

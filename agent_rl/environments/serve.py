@@ -24,7 +24,7 @@ START_S = 15.0
 
 
 class CallError(Exception):
-    """An error of a call that the policy may read."""
+    """An error in a call, which the policy may read."""
 
 
 def of_split(values: Iterable[Value], split: str) -> list[Value]:

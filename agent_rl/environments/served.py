@@ -1,9 +1,9 @@
-"""Environments of packages that need a separate Python, in a process of that Python.
+"""Environments of packages that need a separate Python, each served by a process of that Python.
 
     class_of("bfcl", "TicketAPI+TravelAPI")  # a subclass of Environment, whose methods send requests to the process
 
 Each agent-loop worker has one process per family, which keeps the sessions of the worker's trajectories and answers one
-request after the other. A process that takes too long is killed. A session's next request starts another process and
+request after the other. A process that answers too late is killed. A session's next request starts another process and
 first repeats the session's earlier requests; if an answer then differs, the trajectory is unscored.
 """
 

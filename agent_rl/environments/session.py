@@ -82,7 +82,7 @@ class EnvironmentSession:
         self.instance.random = random.Random(json.dumps(self.row, sort_keys=True, default=str))
         text = await self.run("reset", **self.row)
         if text is not None and not isinstance(text, str):
-            raise self._bug("reset", TypeError(f"it returned {text!r}, but it must return text, or nothing"))
+            raise self._bug("reset", TypeError(f"it returned {text!r}, but it must return text or None"))
         await self._note_state()
         return text
 
@@ -202,6 +202,6 @@ def state_of(instance: Any) -> dict[str, bytes]:
         if name not in ("random", "trajectory"):
             try:
                 state[name] = pickle.dumps(value)
-            except Exception:  # noqa: BLE001 - an object may raise any error
+            except Exception:  # noqa: BLE001 - pickling an object may raise any error
                 continue
     return state

@@ -106,7 +106,7 @@ def _factory(make: Any, functions: list[Any], named: Mapping[str, Any], place: P
     if inspect.iscoroutinefunction(cls.reset):
         raise place.error(f"{where} has an async reset, which TRL does not await", "Write a plain def reset")
     public = [name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")]
-    methods = [name for name in public if name not in ("reset", "get_reward")]  # the same rule and order as in TRL
+    methods = [name for name in public if name not in ("reset", "get_reward")]  # TRL uses the same rule and order
     blank = cls.__new__(cls)
     tools = {each.__name__: each for each in (*functions, *(getattr(blank, name) for name in methods))}
     for function in (*tools.values(), *(getattr(cls, name) for name in public if name not in methods)):
@@ -131,7 +131,7 @@ def _spec(tool: Callable[..., Any], place: Place) -> ToolSpec:
 
 
 def _named(functions: Iterable[Any], place: Place) -> dict[str, Callable[..., Any]]:
-    """Return reward functions by their names in the reward."""
+    """Return a dict of the reward functions by name."""
     named: dict[str, Callable[..., Any]] = {}
     for function in functions:
         code = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
@@ -151,7 +151,7 @@ def _data(module: ModuleType, files: Sequence[str], several: bool, place: Place)
     if files:
         train, test = [raw.value for raw in read_raw(absolute(files[0]))], None
     if train is None and several:
-        problem = f"{module.__file__} has several factories, but no rows with a column environment that selects one"
+        problem = f"{module.__file__} has several factories, but no rows whose environment column selects one"
         raise place.error(problem, f"Write train_dataset in the file, or add a file of rows: '{ADDED}rows.parquet'")
     if train is None:
         return {}

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Factory:
-    """An environment factory, with the class of its instances, and their methods and rewards.
+    """An environment factory, with the class, the methods and the rewards of its instances.
 
     Attributes:
         make: function that returns a new instance.
@@ -84,7 +84,7 @@ class TrlType(EnvironmentType):
 
     @property
     def rows_place(self) -> str:
-        """The source of the rows, which errors name."""
+        """The source of the rows, which error messages name."""
         return self.target
 
     def has(self, method: str) -> bool:
@@ -258,7 +258,7 @@ class TrlSession(EnvironmentSession):
         return {**parts, DIFFERS: self._differs} if parts else {}
 
     def _lists(self) -> dict[str, Any]:
-        """Return the keyword arguments for reward functions; every value per sample is a list of one item."""
+        """Return the keyword arguments for reward functions, with a list of one item where TRL has one per sample."""
 
         def log(name: str, value: Any) -> None:
             self.trajectory.info.setdefault("logged", {})[name] = plain(f"the value of {name!r}", value)

@@ -1,7 +1,7 @@
 """Creates the cold start of an environment from episodes of the expert `solve` and spoiled copies of these episodes.
 
 Episodes of the expert alone would leave nothing to learn. With spoiled copies, success begins at about 0.4, and
-reinforcement learning finds that acting like the expert has a higher reward.
+reinforcement learning finds that acting like the expert earns a higher reward.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Expe
     try:
         steps.append(ExpertTurn("", {}, asyncio.run(run())))
         return tuple(steps)
-    except UnscoredError as error:  # the error is a timeout, or a bug in the class with its line
+    except UnscoredError as error:  # the error is a timeout, or names a bug's line
         raise ConfigError(kind.target, str(error), "Correct the expert so that it solves every row") from error
 
 

@@ -166,7 +166,7 @@ def test_recorded_calls_run_again_and_a_difference_is_refused(adder: Case) -> No
     with pytest.raises(FatalError) as refused:
         adder.fork("3", say("3"), name="other")
     place = "trajectory 0_0, turn 1, tool 'add'"
-    said = f"{place}: the record has 'ok: 3', but the repetition has 'ok: 4', so it cannot continue"
+    said = f"{place}: the record has 'ok: 3', but the repeated episode has 'ok: 4'"
     assert str(refused.value) == said
     assert adder.source.asked == []
     adder.fork("1", say("3"), name="first")  # nothing is repeated

@@ -91,10 +91,10 @@ async def run_episode(
 
 @asynccontextmanager
 async def recording(trajectory: Trajectory, policy: Policy, user: User | None) -> AsyncIterator[None]:
-    """Record the tokens, the time and the error of the episode that the body runs, and finish the user's part.
+    """Record the tokens, time and error of the episode in the `async with` block, and then call `user.finish`.
 
     Raises:
-        FatalError: the body raised this error.
+        FatalError: the block raised this error.
     """
     started = time.monotonic()
     try:
@@ -250,7 +250,7 @@ class _Episode:
         return StopReason.STOPPED if self.user is not None and self.user.done else None
 
     def _too_many(self, calls: Sequence[ToolCall]) -> StopReason | None:
-        """Return the budget that these calls would exceed, so that none of the calls may run; None if there is none."""
+        """Return the budget that these calls would exceed, or None; calls that exceed a budget are not run."""
         self.calls += sum(not self.tools.answers(call.name) for call in calls)
         if self.budget.max_tool_calls is not None and self.calls > self.budget.max_tool_calls:
             return StopReason.MAX_TOOL_CALLS

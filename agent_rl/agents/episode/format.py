@@ -151,7 +151,7 @@ class TextToolFormat(TextFormat):
 
     usual_tool: str = ""
     tool_key: str = ""
-    """The configuration key of `tool`, which error messages contain."""
+    """The configuration key of `tool`, for error messages."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class TextToolFormat(TextFormat):
         name = self._tool or (next(iter(by_name)) if len(by_name) == 1 else self.usual_tool)
         if name not in by_name:
             problem = f"there is no tool {name!r} among {sorted(by_name)}"
-            remedy = "Set it to a tool that multi_turn.tool_config_path and the row's tool_selection contain"
+            remedy = "Name a tool that multi_turn.tool_config_path and the row's tool_selection contain"
             raise ConfigError(self.tool_key, problem, remedy)
         properties = by_name[name].parameters.get("properties", {})
         required = by_name[name].parameters.get("required") or list(properties)

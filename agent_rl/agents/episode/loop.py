@@ -80,7 +80,7 @@ class EpisodeLoop(ABC):
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
-        """Return the row's tool session, not yet open. verl defines `extra_info.tool_selection` and `tools_kwargs`.
+        """Return the row's tool session before it is opened. `tool_selection` and `tools_kwargs` are verl's columns.
 
         Raises:
             UnscoredError: the row selects a tool that is not configured.
@@ -181,7 +181,7 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
 def new_trajectory(row: Row, agent: str) -> Trajectory:
     """Create a row's trajectory before the episode starts; the trajectory has the row's data, but no turns yet.
 
-    The stop reason is `ERROR` until the episode sets another reason.
+    The stop reason is `ERROR` until the episode sets a different reason.
     """
     columns = row_data(row)
     info: dict[str, Any] = {

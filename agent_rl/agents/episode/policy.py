@@ -1,7 +1,7 @@
 """`Policy`: generates the assistant messages of one conversation.
 
-In training the messages come from verl's token server (`token_policy.TokenPolicy`), in tests from a script. A policy
-object serves one episode.
+In training the messages come from verl's token server (`token_policy.TokenPolicy`), and in tests from a script. Each
+episode has its own policy object.
 """
 
 from __future__ import annotations

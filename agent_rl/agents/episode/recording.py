@@ -84,7 +84,7 @@ class RecordedUser(User):
 
     @property
     def done(self) -> bool:
-        """Whether the user has ended the episode, which no recorded reply does."""
+        """Whether the user has ended the episode; recorded replies never end it."""
         return not self._replies and self._user.done
 
     async def start(self, opening: str) -> str:
@@ -189,7 +189,7 @@ class Restoration:
 
     def _refuse(self, number: int, what: str, recorded: Any, now: Any) -> NoReturn:
         place = f"{self._recording.name}, turn {number}, {what}"
-        raise FatalError(f"{place}: the record has {recorded!r}, but the repetition has {now!r}, so it cannot continue")
+        raise FatalError(f"{place}: the record has {recorded!r}, but the repeated episode has {now!r}")
 
 
 def _samples(sequence: TokenSequence) -> Iterator[Sample]:

@@ -1,4 +1,4 @@
-"""Policies for use outside training. The `chat`, `tokens` (SGLang, vLLM) and `local` modules each define one kind.
+"""Policies outside training. The `chat`, `tokens` (SGLang, vLLM) and `local` modules each define one kind of policy.
 
 Modules in this package may depend on endpoints and models, but not on verl or on an evaluation.
 """

@@ -85,7 +85,7 @@ class ChatPolicy(Policy):
             if self._first:
                 return Generation("", 0, "length")
             raise UnscoredError(
-                f"the prompt and max_response_tokens={self._endpoint.sampling.max_response_tokens} do not fit the "
+                f"the prompt and max_response_tokens={self._endpoint.sampling.max_response_tokens} exceed the "
                 f"endpoint's context ({error.problem})"
             ) from None
         except RemoteError as error:
@@ -96,7 +96,7 @@ class ChatPolicy(Policy):
             text = _with_stop(text, stop, completion.matched_stop)
         text = cut_at_stop(text, stop, keep_stop)
         if any(each in text for each in stop):
-            finish = "stop"  # regardless of the text after the stop string
+            finish = "stop"  # the stop string ends the turn, regardless of later text
         raw = completion.message.get("tool_calls") or []
         self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
         tokens = self._count(completion.usage)

@@ -85,7 +85,7 @@ class ChatTemplate:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, ids: Sequence[int], *, special: bool = True) -> str:
-        """Return the text of tokens, with or without its special tokens."""
+        """Return the text of the tokens, with or without special tokens."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=not special))
 
     @cached_property
@@ -226,7 +226,7 @@ class ChatTemplate:
 
     @cached_property
     def _followings(self) -> list[Following]:
-        """The continuations after a turn that a user answers and a turn that a tool answers, if the template can."""
+        """The continuations after a turn, once answered by a user and once by a tool, if the template renders them."""
         followings = []
         for message in (USER, RESULT):
             with contextlib.suppress(Exception):  # a template may raise anything
@@ -244,7 +244,7 @@ class ChatTemplate:
             raise
 
     def _with_calls(self, messages: Messages) -> list[dict[str, Any]]:
-        """Move calls in the text of turns to the template's `tool_calls`, and return the messages."""
+        """Return the messages, with calls that are in the text of turns moved to `tool_calls`."""
         converted, syntax = [dict(message) for message in messages], SYNTAXES[self.syntax or "hermes"]
         for number, message in enumerate(converted):
             content = message.get("content")
@@ -352,7 +352,7 @@ def with_syntax(limits: EpisodeLimits, tokenizer: Any, options: Mapping[str, Any
         raise ConfigError(
             FORMAT_KEY,
             f"the chat template cannot be used: {NO_SYNTAX}",
-            f"Set it to the syntax that the model writes, one of {syntaxes}, or use react_agent",
+            f"Choose the syntax that the model writes, one of {syntaxes}, or use react_agent",
         )
     return limits._replace(format=syntax)
 

@@ -29,7 +29,7 @@ class Sampling(BaseModel):
     top_k: int | None = Field(default=None, ge=1)
     """Number of most likely tokens from which each token is sampled; all endpoints except OpenAI's accept this key."""
     max_prompt_tokens: int | None = Field(default=None, ge=1)
-    """Maximum number of prompt tokens (`data.max_prompt_length`); longer episodes are unscored; null means no limit."""
+    """Maximum number of prompt tokens (`data.max_prompt_length`) or null; episodes with longer prompts are unscored."""
     max_response_tokens: int = Field(default=2048, ge=1)
     """Maximum number of tokens per episode after the prompt, observations included, like `data.max_response_length`."""
     body: dict[str, Any] = Field(default_factory=dict)
@@ -76,7 +76,7 @@ class PolicySource(ABC):
         Args:
             usage: the counts that the policy updates.
             seed: the sampling seed, if the model accepts one; None means the model's own seed.
-            format: the agent's format, whose special tokens end a turn or belong to its text; None means no format.
+            format: the agent's format, which may add stop tokens and keep special tokens; None means no format.
         """
 
 

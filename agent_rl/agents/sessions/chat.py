@@ -44,7 +44,7 @@ def chat_request(body: Mapping[str, Any]) -> TurnRequest:
 
 
 def chat_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of the answer to a chat completion request."""
+    """Return the body of the answer to a Chat Completions API request."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else "")}
     if reply.calls:
         message["tool_calls"] = _calls(reply)

@@ -20,7 +20,7 @@ from agent_rl.agents.sessions.request import (
 )
 
 CHANGES = "x-anthropic-billing-header"
-"""Start of a part of Claude Code's system prompt that differs in each request."""
+"""Start of the part of Claude Code's system prompt that differs in each request."""
 ERRORS = {400: "invalid_request_error", 401: "authentication_error", 503: "api_error"}
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 ERROR = "Error: "
@@ -73,7 +73,7 @@ def _messages(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessag
 
 
 def messages_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of the answer to a request for a message."""
+    """Return the body of the answer to a Messages API request."""
     usage = {"input_tokens": reply.prompt_tokens, "output_tokens": reply.completion_tokens}
     return {
         "id": f"msg_{reply.id}",

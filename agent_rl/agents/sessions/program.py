@@ -29,7 +29,7 @@ from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
 KEY = "agent_rl.gateway"
 PACKAGE = Path(__file__).parents[2]
-"""Folder of agent_rl, which contains replacements for packages that need a GPU; CPU runs have them on Python's path."""
+"""The folder of agent_rl. CPU runs add this folder's replacements for packages that need a GPU to Python's path."""
 LIMITS = "ulimit -c 0 2>/dev/null; ulimit -f 8388608 2>/dev/null; "
 """Start of a shell command, which turns off core dumps and limits files to 4 GiB."""
 FRAME = re.compile(r'^ +File "(.+)", line (\d+)', re.MULTILINE)
@@ -215,7 +215,7 @@ _workers: dict[tuple[str, str], FunctionWorker] = {}
 
 
 def function_worker(settings: GatewaySettings) -> FunctionWorker:
-    """Return this process's worker for the function in the settings, which the first use starts.
+    """Return this process's worker for the configured function, after starting the worker at the first use.
 
     Raises:
         ConfigError: the interpreter does not exist or cannot import the function.

@@ -18,7 +18,7 @@ SAMPLING: Mapping[str, Any] = {
     "temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0,
     "presence_penalty": 0.0, "logit_bias": {},
 }  # fmt: skip
-"""Sampling parameters that a request may set, with their neutral values; the run's parameters apply instead."""
+"""Sampling parameters that a request may set without effect, with neutral values; the run's parameters apply."""
 
 ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
 """Roles of the APIs, and their names in chat templates."""
@@ -47,7 +47,7 @@ class TurnRequest:
 
     Attributes:
         messages: the whole conversation in the form of chat completions, with the roles of chat templates; arguments of
-            calls are objects. With `continues`, only the messages after the earlier reply.
+            calls are objects. With `continues`, the list has only the messages after the earlier reply.
         tools: function schemas, `{"type": "function", "function": {...}}`; empty if the turn may not call tools.
         model: the name of the model in the request.
         max_tokens: maximum number of sampled tokens; None means all tokens that the episode has left.
@@ -160,7 +160,7 @@ def _function_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def event(kind: str, **more: Any) -> str:
-    """Return a stream event, whose data repeat the event's type."""
+    """Return a stream event whose data repeats the event's type."""
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n"
 
 

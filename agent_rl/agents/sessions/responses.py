@@ -29,7 +29,7 @@ ECHOED: Mapping[str, Any] = {
     "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": 1.0, "truncation": "disabled",
     "user": None,
 }  # fmt: skip
-"""Parameters of a request that the answer repeats, with their defaults."""
+"""Request parameters that the answer repeats, with their defaults."""
 PARTS: Mapping[str, tuple[str, str, str, dict[str, Any]]] = {
     "reasoning": ("summary", "reasoning_summary_part", "reasoning_summary_text", {}),
     "message": ("content", "content_part", "output_text", {"logprobs": []}),
@@ -95,7 +95,7 @@ def _messages(items: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
 
 
 def responses_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of the answer to a request for a response."""
+    """Return the body of the answer to a Responses API request."""
     cut = reply.finish == "length"
     usage = {
         "input_tokens": reply.prompt_tokens,

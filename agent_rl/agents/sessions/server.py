@@ -39,8 +39,8 @@ class Api:
 
     Attributes:
         request: function that reads the body of a request.
-        answer: function of a turn and the request's body that returns the body of the answer.
-        events: function of a turn and the request's body that yields the stream's events.
+        answer: function `(reply, body)` that returns the body of the answer to a request.
+        events: function `(reply, body)` that yields the events of a stream.
         error: function that returns the body of an error answer.
     """
 
@@ -126,7 +126,7 @@ class Gateway(PortServer):
 
     def _session(self, request: Request) -> Session:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        keys = bearer, request.headers.get("x-api-key", "")  # verifiers sends the key in one of these headers
+        keys = bearer, request.headers.get("x-api-key", "")  # `verifiers` sends the key in one of these headers
         session = next((self.sessions[key] for key in keys if key in self.sessions), None)
         if session is None or session.is_closed:
             raise RequestError("the API key does not belong to an open episode", 401, "invalid_api_key")
@@ -145,7 +145,7 @@ class Gateway(PortServer):
                 wrong = refusal
             except ClientDisconnect:
                 return Response(status_code=499)
-            except Exception as fault:  # noqa: BLE001 - the client did not cause it: see `Session.fail`
+            except Exception as fault:  # noqa: BLE001 - the client did not cause this error (see `Session.fail`)
                 wrong = session.fail(fault)
             return JSONResponse(error(wrong), wrong.status)
 
@@ -156,7 +156,7 @@ async def _turn(api: Api, session: Session, request: Request, body: Mapping[str,
     task = session.reply(_read(api, body), *_retry(request, body))
     if body.get("stream"):
         await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
-        if await request.is_disconnected():  # an event sent now would be taken for received
+        if await request.is_disconnected():  # an event sent now would be recorded as received
             raise ClientDisconnect
         if not task.done() or task.exception() is None:  # an early failure gets an HTTP error status
             return StreamingResponse(_stream(session, task, api, body), media_type="text/event-stream")

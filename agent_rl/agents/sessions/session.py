@@ -94,7 +94,7 @@ class Session:
             RequestError: the session is closed.
         """
         if self.is_closed:
-            raise RequestError("the episode of this key is over", 401)
+            raise RequestError("the episode of this API key is over", 401)
         self.counts["requests"] += 1
         if is_retry and key in self._replies:
             self.counts["retries"] += 1

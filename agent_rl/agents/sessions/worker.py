@@ -26,7 +26,7 @@ TAIL = 10_000
 def load(name: str) -> Callable[..., Any]:
     """Return the function `path/to/file.py:name` or `package.module.name`."""
     location, _, attribute = name.rpartition(":" if ":" in name else ".")
-    sys.path[0] = os.getcwd()  # instead of the folder of this file
+    sys.path[0] = os.getcwd()  # was the folder of this file
     if location.endswith(".py"):
         sys.path[0], location = os.path.split(os.path.abspath(os.path.expanduser(location))[:-3])
     function: Callable[..., Any] = getattr(importlib.import_module(location), attribute)
@@ -63,7 +63,7 @@ def main() -> None:
         control.sendall(traceback.format_exc()[-TAIL:].encode())
         return
     control.sendall(IMPORTED.encode())
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that forks leave no zombies
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # otherwise finished forks would stay as zombies
     while descriptors := socket.recv_fds(control, 1, 1)[1]:
         with socket.socket(fileno=descriptors[0]) as connection:
             if os.fork() == 0:

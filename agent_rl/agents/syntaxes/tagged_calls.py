@@ -1,7 +1,7 @@
 """Syntaxes with a tag for each argument: qwen3_coder, seed, glm, minimax and deepseek_v4.
 
-Each function takes a turn's text with its special tokens and the tools, and returns the text around the calls and the
-calls. An argument's text is read according to the tool's schema: "5" is a number only if the schema's type is number.
+Each function takes a turn's text, including special tokens, and the tools, and returns the text around the calls and a
+list of calls. An argument's text is read according to the tool's schema: "5" is a number only if the schema says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Tag(NamedTuple):
 
     def require_nothing_else(self, body: str, *, required: bool = False) -> None:
         """Reject a body with an opening tag that the pattern does not match."""
-        if body.count(self.closing) >= body.count(self.opening):  # otherwise a tag is not closed
+        if body.count(self.closing) >= body.count(self.opening):  # otherwise one tag is not closed
             rest = self.pattern.sub("", body)
             if self.opening not in rest and not (required and rest == body):
                 return

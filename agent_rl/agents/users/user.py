@@ -10,8 +10,8 @@
         async def score(self, trajectory):
             return float(self.bought)
 
-An instance exists for one episode. Set `agent_rl.user_sim.user` to your class, or to `scripted` or `llm` for the
-package's own `ScriptedUser` and `LLMUser`. If a user raises an error, the trajectory is unscored, because the policy is
+Each episode has its own instance. Set `agent_rl.user_sim.user` to your class, or to `scripted` or `llm` for the
+package's own `ScriptedUser` or `LLMUser`. If a user raises an error, the trajectory is unscored, because the policy is
 not at fault.
 """
 
@@ -70,7 +70,7 @@ class User(ABC):
         return opening
 
     async def resume(self, opening: str, exchanges: Sequence[tuple[str, Reply]]) -> None:
-        """Continue a recorded conversation instead of `start`, for `agent-rl fork`.
+        """Continue a recorded conversation; `agent-rl fork` calls this method instead of `start`.
 
         `opening` is the first message; `exchanges` contains each message of the agent with the user's reply. A class
         of your own needs this method to continue from recorded replies.
@@ -108,7 +108,7 @@ class ScriptedUser(User):
         self._replies = iter([str(reply) for reply in replies])
 
     async def resume(self, opening: str, exchanges: Sequence[tuple[str, Reply]]) -> None:
-        """Skip the replies that have been given."""
+        """Skip the replies that the recorded conversation contains."""
         for _ in exchanges:
             next(self._replies, None)
 

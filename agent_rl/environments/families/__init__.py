@@ -44,6 +44,6 @@ def family_class(family: str, identifier: str) -> type[Environment]:
 
 
 def seeded_rows(prompt: str, split: str, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield rows that differ in the seed of their world; no seed is in both splits."""
+    """Yield rows with a different seed for each row's world; no seed is in both splits."""
     for number in range(SIZES[split]):
         yield {"prompt": prompt, "seed": 2 * (SIZES["train"] * seed + number) + (split == "test")}

@@ -2,7 +2,7 @@
 
 An id names the classes whose functions the tasks use, joined by `+`. The user's next message follows the agent's answer
 to the previous message. The package's own checker judges the states and results after each of the user's messages; the
-reward is 1 if the checker accepts everything, else 0. Because the run limits the turns, this is not BFCL's own score.
+reward is 1 if the checker accepts everything, else 0. As the run limits the turns, the reward is not BFCL's score.
 
     python -m agent_rl.environments.install bfcl
 """
@@ -36,7 +36,7 @@ def describe(identifier: str) -> dict[str, Any]:
 
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the user's first message of each task, and the task's name."""
+    """Return the name of each task with the user's first message."""
     tasks = of_split(_tasks(identifier).items(), split)
     return [{"prompt": task["question"][0], "task": name} for name, task in tasks]
 

@@ -1,9 +1,9 @@
 """Gymnasium's and minigrid's environments with discrete actions, such as `gymnasium:FrozenLake-v1`, and environments
 that a file registers, such as `gymnasium:my_worlds.py:MyWorld-v0`.
 
-The `act` tool performs one action, which is chosen by name if actions have names. The result is the observation as
-text: Gymnasium's drawing if it exists, and words for cards and for the view of a minigrid agent. The reward is the sum
-of the environment's rewards.
+The `act` tool performs one action, which is chosen by name if actions have names. The result shows the observation in
+text, with Gymnasium's drawing if it exists, or in words for cards and for a minigrid agent's view. The reward is the
+sum of the environment's rewards.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def environment(id: str) -> type[Environment]:
     import gymnasium
 
     with suppress(ImportError):
-        import minigrid  # noqa: F401 - registers its environments
+        import minigrid  # noqa: F401 - the import registers the environments
     file, _, id = id.rpartition(":")
     if file:
         load_file(file, Path.cwd(), Place(f"gymnasium:{file}"))

@@ -3,7 +3,7 @@
 The server runs in this family's process, and each episode sends requests to it over loopback with a separate cookie.
 Servers with `/seed_session` answer tool calls and judge in `/verify`; Gymnasium-style servers answer messages in
 `/step`, and the reward is the sum of the steps' rewards. The rows are the package's examples. A server that needs a
-model fails in the trial of the reward before the run. Some servers run the policy's code in the process, unsandboxed.
+model fails in the trial of the reward before the run. Some servers run the policy's code themselves, unsandboxed.
 
     python -m agent_rl.environments.install nemo_gym
 """
