@@ -81,7 +81,7 @@ class FoldingPolicy(Policy):
         return await self._inner.generate(stop, keep_stop=keep_stop)
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the messages, or fold the history and continue with them."""
+        """Append the messages, or fold the history and continue with the messages."""
         self._inner.reserve = max(self.reserve, self._kept if self._left else 0)
         if await self._inner.extend(messages):
             return True

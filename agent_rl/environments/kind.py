@@ -85,7 +85,7 @@ class EnvironmentType:
     parts: ClassVar[tuple[str, ...]] = ()
     """Names of the reward's parts, if a trajectory may lack some parts; otherwise the run's trial finds the names."""
     metrics: ClassVar[tuple[str, ...]] = ()
-    """Names of further parts of the reward, which have no weight."""
+    """Names of additional reward parts, which have no weight."""
     multi_turn: ClassVar[Mapping[str, Any]] = {}
     """Values of `actor_rollout_ref.rollout.multi_turn` for a recipe with this environment."""
 

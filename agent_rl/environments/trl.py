@@ -81,7 +81,7 @@ def trl_environment(name: str, target: str, place: Place) -> TrlType | None:
 
 
 def absolute(part: str) -> str:
-    """Return a part of a target with an absolute path."""
+    """Return a part of a target, with its path made absolute."""
     file, colon, attribute = part.partition(":")
     return f"{Path(file).expanduser().resolve()}{colon}{attribute}"
 

@@ -41,7 +41,7 @@ LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class ExpertTurn:
-    """A turn of the expert: a call of a tool, or a message if `tool` is empty."""
+    """A turn of the expert: a tool call, or a message if `tool` is empty."""
 
     tool: str
     arguments: Mapping[str, Any]

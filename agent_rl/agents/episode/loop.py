@@ -65,7 +65,7 @@ class EpisodeLoop(ABC):
         self.environment: EnvironmentSession | None = None
         """The row's environment, which `run_row` sets when the episode starts."""
         self.recordings: Sequence[Recording] = ()
-        """The recorded trajectories from which episodes continue, by the row's `uid`; empty means new episodes."""
+        """The recorded trajectories from which episodes continue, by the row's `uid`; if empty, episodes are new."""
 
     @abstractmethod
     def format(self) -> Format:

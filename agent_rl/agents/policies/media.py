@@ -16,7 +16,7 @@ from agent_rl.data.contract import IMAGE
 from agent_rl.errors import ConfigError
 
 _IMAGES = ("image", "image_url")
-"""Types of message parts that are images."""
+"""Types of the message parts that contain images."""
 
 
 @dataclass(slots=True)

@@ -280,7 +280,7 @@ class Session:
 def read_turn(
     generated: Generation, format: ToolCallFormat, specs: Sequence[ToolSpec], prompt_tokens: int
 ) -> tuple[Turn, TurnReply]:
-    """Read a turn; calls that cannot be read stay text, as on other servers."""
+    """Read a turn; calls that cannot be read remain plain text, as with other servers."""
     turn, content = Turn(text=generated.text, tokens=generated.tokens), spoken(generated.text)
     calls: list[ToolCall] = []
     try:

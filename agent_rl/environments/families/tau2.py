@@ -3,8 +3,8 @@
 Without a user, the prompt is the ticket or the user's scenario, and the agent's first message ends the episode; in
 telecom the agent also has the user's tools (tau2's solo mode). `tau2:retail+user`, `tau2:airline+user` and
 `tau2:mock+user` have rows for a simulated user (`agent_rl.user_sim`), who follows the row's scenario. tau2's own
-evaluator judges the episode, without its checks by a model (`nl_assertions`). Tasks that begin in the middle of a
-conversation are left out.
+evaluator judges the episode, without the checks that need a model (`nl_assertions`). Tasks that begin in the middle of
+a conversation are left out.
 
     python -m agent_rl.environments.install tau2
 """
@@ -33,7 +33,7 @@ TALK = "What you write without a call is a message to the user, who answers it."
 
 
 def start() -> None:
-    """Import the modules that sessions need without network access, and parse each database only once."""
+    """Import the modules that sessions need, without network access, and parse each database only once."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import_module("loguru").logger.remove()
     import_module("tau2.evaluator.evaluator")
