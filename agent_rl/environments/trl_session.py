@@ -294,7 +294,7 @@ def _plain_call(function: Callable[..., Any], /, **arguments: Any) -> Any:
 
 @functools.cache
 def _warn_once(cls: type) -> None:
-    problem = "reset differs between the samples of a row, whose rewards thus compare different tasks"
+    problem = "reset differs between the samples of a row: the group's rewards compare different tasks"
     logger.warning("%s.%s. Seed reset with a column of the row", cls.__qualname__, problem)
 
 
