@@ -44,7 +44,7 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
     Args:
         name: the name in a row or in the configuration.
         key: the configuration key that error messages name.
-        known: the names that are allowed; empty means all names.
+        known: the allowed names; if empty, all names are allowed.
 
     Raises:
         ConfigError: no agent has this name.

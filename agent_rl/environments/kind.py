@@ -168,7 +168,7 @@ class EnvironmentType:
         return any("reward_turn" in function.__code__.co_names for function in functions_of(self.cls))
 
     def _spec(self, name: str, method: Callable[..., Any]) -> ToolSpec:
-        if hasattr(method, "schema"):  # a class that is created at run time has no source
+        if hasattr(method, "schema"):  # a class created at run time has no source code
             return ToolSpec(cls=MethodTool, config={"method": name}, **method.schema)
         place = Place(f"{self.cls.__qualname__}.{name}")
         if not inspect.getdoc(method):

@@ -80,7 +80,7 @@ class EpisodeLoop(ABC):
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
-        """Return the row's tool session before it is opened. `tool_selection` and `tools_kwargs` are verl's columns.
+        """Return the row's tool session before it is opened; verl defines `tool_selection` and `tools_kwargs`.
 
         Raises:
             UnscoredError: the row selects a tool that is not configured.

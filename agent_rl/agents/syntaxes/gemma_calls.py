@@ -1,7 +1,7 @@
 """The syntax of Gemma 4: `<|tool_call>call:f{x:1,name:<|"|>text<|"|>}<tool_call|>`, once per call.
 
-Values are written as in JSON, except that `<|"|>` replaces the quotation marks and that keys and single words may be
-bare.
+Values are written as in JSON, except that `<|"|>` replaces the quotation marks, and that keys and words may be
+unquoted.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from agent_rl.environments.serve import CallError, on_loopback
 ROWS = {"train": range(256), "test": range(1_000_000, 1_000_032)}
 """The seeds of the episodes in each split."""
 SESSIONS = 1024
-"""Maximum number of sessions of a served folder whose environment supports concurrent sessions."""
+"""Maximum number of concurrent sessions of a served folder, if its environment supports more than one."""
 
 
 def environment(identifier: str) -> Any:
