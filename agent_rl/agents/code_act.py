@@ -5,9 +5,9 @@ r"""The policy acts with code: a fenced Python block is executed, and its output
     len([n for n in range(2, 98) if all(n % d for d in range(2, n))])
     ```
 
-The environment answers with a ```` ```output ```` block in a separate message. Several Python blocks in one turn are
-one program; blocks in other languages are text. A turn without code is the answer; the configuration sets whether the
-last `\boxed{...}` or the whole text counts. A turn is cut before an output that the policy made up.
+The environment answers with a ```` ```output ```` block in a separate message. Several Python blocks in one turn run as
+one program; blocks in other languages are plain text. A turn without code is the answer: its last `\boxed{...}` or its
+whole text, depending on the configuration. If the policy makes up an output block, the turn is cut before the block.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _PYTHON = ("python", "py", "python3")
 
 
 class CodeActFormat(TextToolFormat):
-    """The format of the turns of `code_act_agent`.
+    """The format of `code_act_agent`'s turns.
 
     Args:
-        instructions: system text, in which `{answer}` is replaced; None means the default text; empty: no system text.
-        answer: `boxed`: a turn without code must contain a boxed answer; `text`: a turn without code is the answer.
+        instructions: system text with the placeholder `{answer}`; None means the default text, and "" means no text.
+        answer: with `boxed`, a turn without code must contain a boxed answer; with `text`, its text is the answer.
         observation_role: role of the message that shows the output.
-        tool: the tool that executes code; None means the only tool, or `python`.
+        tool: the tool that executes code; None means the only tool, or `python` if there are several.
     """
 
     stop = ("```output",)

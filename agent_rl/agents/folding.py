@@ -1,7 +1,7 @@
 """Folding: when the context is nearly full, the policy writes notes, and a new conversation continues from them.
 
-When the answer to a turn would leave less than `reserve_tokens` of the context, the episode requests notes instead. The
-next conversation has the same prompt, with the notes and the answer at its end:
+If the answer to a turn would leave fewer than `reserve_tokens` tokens of the context, the episode requests notes first.
+The next conversation has the same prompt, with the notes and the answer at its end:
 
     user: <task>                            user: <task>
     assistant: <turn>                             Your notes so far: <notes>
@@ -13,7 +13,7 @@ Each conversation is a separate training sequence, in which sampled tokens, note
 get the trajectory's reward. With every built-in `algo=` the trainer counts a trajectory once, because its sequences are
 one sample of the group and share one advantage.
 
-Notes that do not fit end the episode, like any turn that does not fit.
+If the notes do not fit in the context, the episode ends, as it does after any turn that does not fit.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class FoldingPolicy(Policy):
 
     Args:
         inner: the policy; calling its `begin` again starts a new conversation.
-        reserve_tokens: tokens of the context that are reserved for the request for notes and the notes.
-        max_folds: maximum number of folds; after that many, a full context ends the episode.
+        reserve_tokens: number of context tokens that are reserved for the notes and the request for notes.
+        max_folds: maximum number of folds; after the last fold, a full context ends the episode.
         instructions: the request for notes; None means the default.
     """
 
@@ -81,7 +81,7 @@ class FoldingPolicy(Policy):
         return await self._inner.generate(stop, keep_stop=keep_stop)
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the messages, or fold the history and continue with them."""
+        """Append the messages, or fold the history and continue with the messages."""
         self._inner.reserve = max(self.reserve, self._kept if self._left else 0)
         if await self._inner.extend(messages):
             return True
@@ -110,7 +110,7 @@ class FoldingPolicy(Policy):
             return False
         try:
             await self._inner.begin(self._folded(spoken(notes.text), messages), self._tools)
-        except UnscoredError:  # the policy, not the infrastructure, caused notes and an answer that leave no room
+        except UnscoredError:  # the policy's notes, not the infrastructure, leave no room for a turn
             return False
         return True
 
@@ -130,7 +130,7 @@ def _folded(settings: AgentRLSettings) -> Agent:
     """Return the agent that `agent_rl.folding.loop` names."""
     names = [name for name in registry.agent_names() if name != "folding_agent"]
     agent = registry.find_agent(settings.folding.loop, key="agent_rl.folding.loop", known=names)
-    assert isinstance(agent, Agent)  # all agents of the package are records
+    assert isinstance(agent, Agent)  # all agents in this package are `Agent` records
     return agent
 
 

@@ -1,8 +1,8 @@
 """`gateway_agent`: the user's own program talks to the policy through the APIs of OpenAI or Anthropic.
 
 The program runs once per episode and needs no changes. The program reads the policy's address from `OPENAI_BASE_URL`,
-its key from `OPENAI_API_KEY` (or from Anthropic's variables), and its row from the JSON file `AGENT_RL_ROW_FILE`. Every
-request is answered with the exact tokens that training uses.
+the API key from `OPENAI_API_KEY` (or both from Anthropic's variables), and the row from the JSON file that
+`AGENT_RL_ROW_FILE` names. Every answer to the program has exactly the tokens that training uses.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from agent_rl.environments.kind import ROW
 from agent_rl.trajectory import StopReason, Trajectory
 
 CRASH_REWARD = 0.0
-"""Verdict on an episode whose program failed without a reward, and the value of every part of an environment's reward,
-so that a crash is never rewarded."""
+"""Verdict on an episode whose program failed without a reward. After a failure, every part of an environment's reward
+gets this value too, so that a crash is never rewarded."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +35,9 @@ logger = logging.getLogger(__name__)
 async def run_session(
     loop: EpisodeLoop, row: Mapping[str, Any], policy: Policy, format: Format, trajectory: Trajectory
 ) -> None:
-    """Run the program of a row, and answer its requests.
+    """Run the program of a row, and answer the program's requests.
 
-    If the row has an environment, it begins the prompt and judges the trajectory; the program gets none of its tools.
+    A row's environment begins the prompt and judges the trajectory, but offers the program no tools.
 
     Raises:
         FatalError: no program is configured, or the policy or the environment raised this error.
@@ -84,11 +84,11 @@ def _conclude(session: Session, end: ProgramEnd) -> None:
         raise session.error
     if end.problem is not None:
         trajectory.info["program"] = end.problem
-        if not session.counts["requests"]:  # the user, not the policy, causes a failure before the first request
+        if not session.counts["requests"]:  # before the first request, a failure is not the policy's fault
             trajectory.stop_reason, trajectory.error = StopReason.ERROR, end.problem
             trajectory.info["bug"] = end.bug or "the program fails before its first request"
             return
-        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # if a limit ended it, the policy is the cause
+        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # after a limit, the policy caused the crash
             trajectory.info["bug"] = end.bug
         trajectory.stop_reason, trajectory.answer = StopReason.STOPPED, None
         if trajectory.verdict is None:

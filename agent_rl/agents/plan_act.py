@@ -1,4 +1,4 @@
-"""Plan and act: the ReAct format with a plan before the first action, which any later turn may replace.
+"""Plan and act: the ReAct format with a plan before the first action; any later turn may replace the plan.
 
     Plan:                                     Plan:
     1. Find the price.                        1. Ask for the size first.
@@ -8,9 +8,9 @@
     Action: shop                              Action: shop
     Action Input: {"item": "pear"}            Action Input: {"item": "pear", "list": "sizes"}
 
-`Turn.notes["plan"]` is the turn's plan as a list of strings, and `Turn.notes["step"]` is the number of its current
-step, so the JSON of a trajectory keeps every revision. A first action or answer without a plan is malformed. A reward
-may judge whether a turn follows its plan.
+`Turn.notes["plan"]` is the turn's plan as a list of strings, and `Turn.notes["step"]` is the number of the current
+step, so a trajectory's JSON contains every revision of the plan. A first action or answer without a plan is malformed.
+A reward may judge whether a turn follows its plan.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _ITEM = re.compile(r"^[ \t]*(?:\d{1,4}[.)]|[-*])[ \t]+", re.MULTILINE)
 
 
 class PlanActFormat(ReactFormat):
-    """The ReAct format with a plan, which records whether its episode has a plan."""
+    """The ReAct format with a plan; an instance remembers whether its episode already has a plan."""
 
     default_instructions = DEFAULT_INSTRUCTIONS
 
@@ -97,6 +97,6 @@ AGENT = Agent("plan_act_agent", lambda settings, limits: PlanActFormat(**dict(se
 
 
 def _steps(text: str) -> list[str]:
-    """Return the steps: numbered lines or bullets with the lines below them, or every line if there are no numbers."""
+    """Return the steps: numbered lines or bullets with the lines below them, or every line if there are no items."""
     parts = _ITEM.split(text)[1:] if _ITEM.search(text) else text.splitlines()
     return [" ".join(part.split()) for part in parts if part.strip()]

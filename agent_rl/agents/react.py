@@ -64,7 +64,7 @@ Observation: The bridge was built in 1788 by A. Mason (born 1740).
 Thought: The architect was A. Mason, born in 1740.
 Final Answer: 1740""",
 )
-"""Whole episodes for a few-shot prompt; their tools do not exist."""
+"""Complete example episodes for a few-shot prompt; the tools in these examples do not exist."""
 
 _EXAMPLES = "These examples show the form. Their tools are not yours.\n\n"
 
@@ -90,10 +90,10 @@ class ReactFormat(TextFormat):
     """The ReAct text format, with tolerant or strict reading.
 
     Args:
-        instructions: system text; `{tools}` and `{tool_names}` are replaced; None: the default text; empty: no text.
+        instructions: system text with the placeholders `{tools}` and `{tool_names}`; None means the default text.
         observation_role: role of the message that shows an observation.
-        examples: whole episodes that follow the instructions; none: a zero-shot prompt.
-        strict: accept only the two forms of the instructions.
+        examples: complete episodes that follow the instructions; if empty, the prompt is zero-shot.
+        strict: whether to accept only the two forms that the instructions show.
     """
 
     stop = ("\nObservation:",)
@@ -127,7 +127,7 @@ class ReactFormat(TextFormat):
         return "\n\n".join(part for part in (text, self._examples) if part)
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
-        """Read the first action or final answer of a turn; in tolerant reading, labelled lines after it are ignored."""
+        """Read a turn's first action or final answer; tolerant reading ignores all labeled lines after it."""
         if self._strict:
             _require_form(text)
         sections = _sections(text)

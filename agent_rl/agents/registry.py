@@ -1,4 +1,4 @@
-"""Finds agents by name: the agents of this folder's files, and the agents that a user's script has registered.
+"""Finds agents by name: the agents in this folder, and the agents that a user's script has registered.
 
 The `x_agent` agent is the `AGENT` record in `x.py`, which is imported when the agent is used. Each registration is
 reported to the `agent_rl.verl_adapter.loops` module, which sends registered agents to Ray's workers.
@@ -43,11 +43,11 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
 
     Args:
         name: the name in a row or in the configuration.
-        key: the configuration key for errors.
-        known: the names that are allowed; empty means all names.
+        key: the configuration key that error messages name.
+        known: the allowed names; if empty, all names are allowed.
 
     Raises:
-        ConfigError: there is no such agent.
+        ConfigError: no agent has this name.
     """
     names = tuple(known) or (*agent_names(), *registered)
     if name not in names:
@@ -67,7 +67,7 @@ def load_script(path: str) -> None:
     """Run a user's training script up to its main block, so that it registers its agents.
 
     Raises:
-        StartsTrainingError: the script has no main block around its call of the trainer.
+        StartsTrainingError: the script calls the trainer outside its main block.
         ConfigError: the script cannot be run.
     """
     remedy = "Call the trainer under `if __name__ == '__main__':`"
@@ -78,7 +78,7 @@ def load_script(path: str) -> None:
     calls = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     if starts := [call for call in calls if ast.unparse(call.func).split(".")[-1] == "main"]:
         raise StartsTrainingError("--script", f"{path}, line {starts[0].lineno}, starts the training", remedy)
-    sys.path.insert(0, str(Path(path).resolve().parent))  # Python does the same for a script
+    sys.path.insert(0, str(Path(path).resolve().parent))  # as Python does when it runs a script
     find_object(f"{path}:__name__", Place("--script"))
 
 
@@ -86,12 +86,12 @@ def make_loop(name: str, setup: EpisodeSetup) -> EpisodeLoop:
     """Create the agent's loop for one episode, outside verl.
 
     Raises:
-        ConfigError: there is no such agent, or only verl's worker can run it.
+        ConfigError: no agent has this name, or only verl's worker can run the agent.
     """
     agent = find_agent(name)
     cls = loop_class(agent) if isinstance(agent, Agent) else agent
     if not issubclass(cls, EpisodeLoop):
-        remedy = "Derive it from EpisodeAgentLoop, or from a loop of agent_rl"
+        remedy = "Derive the class from EpisodeAgentLoop, or from a loop of agent_rl"
         raise ConfigError("loop", f"only verl's worker can run {cls.__name__}, the class of {name!r}", remedy)
     loop: EpisodeLoop = cls(setup=setup)
     return loop
@@ -107,11 +107,11 @@ def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
     """Register your own agent: a record, or a class with a name. The function also works as a decorator.
 
     Call this function in the script that starts the trainer, before the trainer starts. The record or class may be
-    defined in that script or in a module next to the script. The workers on every node receive a copy, together with
-    the module's objects that it uses. `agent-rl eval`, `reward score` and `doctor` run the script to find its agents.
+    defined in that script or in a module next to the script. The workers on every node receive a copy, including the
+    module's objects that the agent uses. `agent-rl eval`, `reward score` and `doctor` run the script to find agents.
 
     Args:
-        name: the value of `agent_name` in a row or of `rollout.agent.default_agent_loop`; or a record with its name.
+        name: the agent's name, as in a row's `agent_name` or `rollout.agent.default_agent_loop`, or an `Agent` record.
         cls: a subclass of verl's `AgentLoopBase`, usually of `EpisodeAgentLoop` or a loop of this package.
 
     Returns:

@@ -6,8 +6,8 @@ A turn ends with a query or with the answer:
     <search>Faust first part published</search>  <answer>1808</answer>
 
 The environment answers `<information>...</information>` in a separate message. The closing tag ends a turn and is part
-of its text, so the tag is sampled and trained on. Any text may come before the opening tag. A query may go to any tool
-that takes a single text.
+of its text, so the tag is sampled and trained on. Any text may come before the opening tag. A query can be sent to any
+tool that takes a single string.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TAGGED = re.compile(r"<(search|answer)>((?:(?!</?(?:search|answer)>).)*)</\1>",
 
 
 class SearchFormat(TextToolFormat):
-    """The format of the turns of `search_agent`; `TextToolFormat` describes the arguments."""
+    """The format of `search_agent`'s turns; `TextToolFormat` describes the arguments."""
 
     stop = ("</search>", "</answer>")
     keep_stop = True

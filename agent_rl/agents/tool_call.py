@@ -27,10 +27,10 @@ class ToolCallFormat(Format):
 
     Args:
         syntax: name of the syntax. If the chat template is unknown, use "auto" for an endpoint that parses calls itself
-            (`Generation.calls`); for any other endpoint it means hermes.
+            (`Generation.calls`); for any other endpoint, "auto" means hermes.
 
     Raises:
-        ConfigError: there is no such syntax.
+        ConfigError: no syntax has this name.
     """
 
     special_tokens = True

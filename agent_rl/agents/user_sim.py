@@ -73,7 +73,7 @@ class UserSimFormat(ReactFormat):
         return Step(answer=message)
 
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """Return results in the configured role, the user's messages and corrections in the `user` role."""
+        """Return results in the configured role, and the user's messages and corrections in the `user` role."""
         return super().reply(observation, results) if results else [{"role": "user", "content": observation}]
 
 
@@ -87,7 +87,7 @@ def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> Format:
 def _user(settings: AgentRLSettings, extra_info: Mapping[str, Any]) -> User:
     about = extra_info.get("user")
     if about is None:
-        raise ConfigError(ROW_KEY, "the row has no user", "Describe its user there, for example {'goal': ...}")
+        raise ConfigError(ROW_KEY, "the row has no user", "Describe the user in this column, for example {'goal': ...}")
     user_sim = settings.user_sim
     return load_user(user_sim.user, user_sim.config)(MappingProxyType(user_sim.config), about)
 

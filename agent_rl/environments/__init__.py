@@ -1,4 +1,4 @@
-"""A task as one class with its rows, its tools, the state of an episode and the reward.
+"""A task as one class with rows, tools, the state of an episode and the reward.
 
     class Lockers(Environment):
         def rows(self, split, seed): ...
@@ -6,8 +6,8 @@
         def look_up(self, number: int) -> str: ...
         def get_reward(self): ...
 
-`agent_rl.environments` names the classes of a run, `{name: "file.py:Class"}`; a row's `extra_info.environment` selects
-one of them.
+`agent_rl.environments` maps the names of a run's environments to classes such as `file.py:Class`; a row's
+`extra_info.environment` contains one of the names.
 """
 
 from agent_rl.environments.environment import Environment

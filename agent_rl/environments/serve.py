@@ -1,8 +1,8 @@
-"""The program that runs environments of a package in the package's own Python, one JSON line per request.
+"""The program that runs a package's environments in the package's own Python, and reads one JSON line per request.
 
-`served.py` starts this program as `python -I serve.py FILE`. FILE is a module of `agent_rl.environments.families`, of
-which this program uses `start()`, `describe(id)`, `rows(id, split, seed)` and the class `Session`. agent_rl is not
-installed in that Python, so a family imports only this module of agent_rl.
+`served.py` starts this program as `python -I serve.py FILE`. FILE is a module of `agent_rl.environments.families`,
+which defines `start()`, `describe(id)`, `rows(id, split, seed)` and the class `Session`. agent_rl is not installed in
+the package's Python, so a family imports only this module of agent_rl.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 START_S = 15.0
-"""Maximum number of seconds in which a web server must start."""
+"""Maximum number of seconds that a web server may take to start."""
 
 
 class CallError(Exception):
-    """An error of a call that the policy may read."""
+    """An error in a call, which the policy may read."""
 
 
 def of_split(values: Iterable[Value], split: str) -> list[Value]:
@@ -48,7 +48,7 @@ def on_loopback(app: Any) -> str:
 
 
 class Server:
-    """Answers requests; holds one `Session` for each trajectory.
+    """Answers requests, and keeps one `Session` for each trajectory.
 
     Args:
         path: the family's module.
@@ -69,10 +69,10 @@ class Server:
         """Return `["result", value]`, `["lost"]` for a session that this process does not have, or the exception.
 
         Args:
-            key: the session; None means that the method is a function of the family.
+            key: the session's key; None means that the method is a function of the family.
             method: `open` for a new session, or a method of the session or the family.
             arguments: the arguments of the method.
-            ended: sessions that are not needed any more.
+            ended: keys of the sessions that are no longer needed.
         """
         if self._problem:
             return self._problem
@@ -98,7 +98,7 @@ def _raised(error: Exception) -> list[Any]:
 
 
 def main() -> None:
-    """Answer the requests of standard input until it ends; what the family prints goes to standard error."""
+    """Answer the requests on standard input until the input ends; the family's own output is sent to standard error."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     sys.modules["agent_rl.environments.serve"] = sys.modules["__main__"]

@@ -1,10 +1,10 @@
-"""Environments of packages that need a separate Python, in a process of that Python.
+"""Environments of packages that need a separate Python, each served by a process of that Python.
 
     class_of("bfcl", "TicketAPI+TravelAPI")  # a subclass of Environment, whose methods send requests to the process
 
-Each agent-loop worker has one process per family, which holds the sessions of all its trajectories and answers one
-request after the other. A request that takes too long ends the process. The next request starts another process, which
-repeats the earlier requests of the session; if an answer then differs, the trajectory is unscored.
+Each agent-loop worker has one process per family, which keeps the sessions of the worker's trajectories and answers one
+request after the other. A process that answers too late is killed. A session's next request starts another process and
+first repeats the session's earlier requests; if an answer then differs, the trajectory is unscored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Process:
         family: name of a module of `agent_rl.environments.families`.
 
     Raises:
-        ConfigError: the family's Python has not been made.
+        ConfigError: the family's Python does not exist.
     """
 
     def __init__(self, family: str) -> None:
@@ -47,14 +47,14 @@ class Process:
         self._workers = Workers(f"runs environments of {family}", command, kept=1)
         self._lock = threading.Lock()
         self.ended: deque[str] = deque()
-        """Sessions to close; the garbage collector appends them, because it must not wait for the lock."""
+        """Keys of the sessions to close. The garbage collector appends keys, because it must not wait for the lock."""
 
     def ask(self, key: str | None, method: str, *arguments: Any) -> Any:
-        """Return the result of a method of a session, or of the family if `key` is None.
+        """Call a method of a session, or a function of the family if `key` is None, and return the result.
 
         Raises:
             LookupError: the process does not have the session.
-            ValueError: the family refuses the arguments.
+            ValueError: the family rejected the arguments.
             ToolError: a call failed in a way that the policy may read.
             UnscoredError: the process did not answer.
             RuntimeError: the family raised any other exception; the error names the line.
@@ -76,12 +76,12 @@ class Process:
     @staticmethod
     @cache
     def of(family: str) -> Process:
-        """Return this process's only server of a family."""
+        """Return the only `Process` that the current process has for a family."""
         return Process(family)
 
 
 class _Session:
-    """A session in the process, whose requests can be repeated in another process."""
+    """A session in a family's process; its requests can be repeated in another process."""
 
     def __init__(self, process: Process) -> None:
         self._process, self._key = process, uuid.uuid4().hex
@@ -94,7 +94,7 @@ class _Session:
         except LookupError:
             for before, values, expected in self._history:
                 if self._process.ask(self._key, before, *values) != expected:
-                    problem = f"its process restarted, and {before} gives another result than before"
+                    problem = f"its process restarted, and {before} returned a different result than before"
                     raise UnscoredError(f"{self._process.family}: {problem}") from None
             result = self._process.ask(self._key, method, *arguments)
         self._history.append((method, arguments, result))
@@ -102,7 +102,7 @@ class _Session:
 
 
 class ServedEnvironment(Environment):
-    """Base class of the classes that `class_of` makes."""
+    """Base class of the classes that `class_of` creates."""
 
     process: ClassVar[Process]
     identifier: ClassVar[str]
@@ -114,7 +114,7 @@ class ServedEnvironment(Environment):
         return rows
 
     def reset(self, **row: Any) -> str | None:
-        """Open a session of the row."""
+        """Open a session for the row."""
         self._session = _Session(self.process)
         text: str | None = self._session.ask("open", self.identifier, row)
         return text
@@ -145,13 +145,13 @@ def class_of(family: str, identifier: str) -> type[Environment]:
     and `methods` (the methods among `step` and `solve` that the environment defines).
 
     Raises:
-        ConfigError: the family's Python has not been made, or the family contains no such environment.
+        ConfigError: the family's Python does not exist, or the family does not contain the environment.
     """
     process = Process.of(family)
     try:
         about = process.ask(None, "describe", identifier)
     except ValueError as error:
-        raise ConfigError(f"{family}:{identifier}", str(error), "Name another one") from error
+        raise ConfigError(f"{family}:{identifier}", str(error), "Name another environment") from error
     own = {"step": ServedEnvironment._step, "solve": ServedEnvironment._solve}
     space: dict[str, Any] = {name: own[name] for name in about["methods"]}
     space |= {tool["name"]: _method(tool) for tool in about["tools"]}

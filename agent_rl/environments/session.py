@@ -27,20 +27,20 @@ MESSAGE = "message"
 """Key in a turn's notes for the agent's message to a simulated user."""
 
 _parts: dict[type, frozenset[str]] = {}
-"""For each class, the names of the parts of the first returned reward."""
+"""For each class, the names of the parts in the first reward that an instance returned."""
 
 
 class EnvironmentSession:
-    """The environment of one trajectory. The methods run one after the other, within a time limit.
+    """The environment of one trajectory. The methods run one after the other, each within a time limit.
 
     Args:
         kind: the loaded class.
-        row: the row's values, the arguments of `reset`.
-        limit_s: time limit of one method in seconds.
+        row: the row's values, which are the arguments of `reset`.
+        limit_s: time limit of one method call in seconds.
         trajectory: the trajectory, which the instance may read.
 
     Raises:
-        BrokenCallError: the class's `__init__` raises.
+        BrokenCallError: the class's `__init__` raises an exception.
     """
 
     tools: ClassVar[type[ToolSession]] = ToolSession
@@ -82,7 +82,7 @@ class EnvironmentSession:
         self.instance.random = random.Random(json.dumps(self.row, sort_keys=True, default=str))
         text = await self.run("reset", **self.row)
         if text is not None and not isinstance(text, str):
-            raise self._bug("reset", TypeError(f"it returned {text!r}, but it must return text, or nothing"))
+            raise self._bug("reset", TypeError(f"it returned {text!r}, but it must return text or None"))
         await self._note_state()
         return text
 
@@ -90,7 +90,7 @@ class EnvironmentSession:
         """Begin the trajectory; return the content of the prompt's last message.
 
         Args:
-            opening: the content of that message in the row.
+            opening: the content that the prompt's last message has in the row.
         """
         text = await self.reset()
         return f"{opening}\n\n{text}" if text else opening
@@ -152,7 +152,7 @@ class EnvironmentSession:
         self._thread.close()
 
     async def _note_state(self) -> None:
-        """Store the name of the state at the start or after the turn's last call, if the class defines `state_key`."""
+        """Store the state at the start or after the turn's last call, if the class defines `state_key`."""
         if self.kind.has("state_key"):
             notes = self.trajectory.turns[-1].notes if self.trajectory.turns else self.trajectory.info
             notes["state"] = plain("state_key", await self.run("state_key"))
@@ -166,7 +166,7 @@ class EnvironmentSession:
         return await self.run_function(name, getattr(self.instance, name), *values, **arguments)
 
     async def run_function(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
-        """Run a function as a method of this name; see `run`."""
+        """Run a function as if it were the method with this name; see `run`."""
         try:
             return await self.timed(name, function, *values, **arguments)
         except Exception as error:
@@ -176,7 +176,7 @@ class EnvironmentSession:
             raise self._bug(name, error) from error
 
     async def timed(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
-        """Run a function within the time limit; its exceptions are not changed."""
+        """Run a function within the time limit, and pass on its exceptions unchanged."""
         if self._dropped:
             raise UnscoredError(self._dropped)
         late = f"{self.kind.name}.{name} did not finish within {self.limit_s:g} s"
@@ -202,6 +202,6 @@ def state_of(instance: Any) -> dict[str, bytes]:
         if name not in ("random", "trajectory"):
             try:
                 state[name] = pickle.dumps(value)
-            except Exception:  # noqa: BLE001 - an object may raise any error
+            except Exception:  # noqa: BLE001 - pickling an object may raise any error
                 continue
     return state

@@ -1,12 +1,12 @@
-"""Environments of TRL, which are files with the arguments of a `GRPOTrainer` under TRL's contract.
+"""TRL environments: files that define the arguments of a `GRPOTrainer`, according to TRL's contract.
 
-A file counts as TRL's if it has `environment_factory` (a callable without arguments, or a dict of callables by the
-row's column `environment`), or no `agent_rl.Environment` and one class with `reset`. The file may also have `tools`,
+A TRL file has `environment_factory` (a callable without arguments, or a dict of callables by the values of the rows'
+`environment` column), or else one class with `reset` and no `agent_rl.Environment`. The file may also have `tools`,
 `reward_funcs`, `train_dataset` and `eval_dataset`. To add reward functions and a file of rows, append them to the
 target with ` + `: `my_trl.py + rewards.py:brevity + rows.parquet`.
 
-Differences from TRL: a call that exceeds `agent_rl.budget.tool_timeout_s` leaves its trajectory unscored; reward
-functions get completions one by one and no `completion_ids`; the policy is told of a call that cannot be read.
+Unlike in TRL, a call that exceeds `agent_rl.budget.tool_timeout_s` leaves its trajectory unscored. Reward functions get
+completions one by one, without `completion_ids`. If a call cannot be read, the policy gets an error message.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def trl_environment(name: str, target: str, place: Place) -> TrlType | None:
     """Load a TRL file; return None for any other file.
 
     Args:
-        name: its name in `agent_rl.environments`.
-        target: `file.py` or `file.py:NAME`, where NAME is a class, a factory or a dict of factories; then, after
-            ` + `, reward functions (`file.py:function`) and a file of rows.
-        place: the place of the target in the configuration.
+        name: the environment's name in `agent_rl.environments`.
+        target: `file.py` or `file.py:NAME`, where NAME is a class, a factory or a dict of factories, optionally
+            followed by reward functions (`file.py:function`) and a file of rows, each after ` + `.
+        place: the place in the configuration that sets the target.
 
     Raises:
         ConfigError: a class, a tool or a reward function cannot be used.
@@ -81,7 +81,7 @@ def trl_environment(name: str, target: str, place: Place) -> TrlType | None:
 
 
 def absolute(part: str) -> str:
-    """Return a part of a target with an absolute path."""
+    """Return a part of a target, with its path made absolute."""
     file, colon, attribute = part.partition(":")
     return f"{Path(file).expanduser().resolve()}{colon}{attribute}"
 
@@ -106,7 +106,7 @@ def _factory(make: Any, functions: list[Any], named: Mapping[str, Any], place: P
     if inspect.iscoroutinefunction(cls.reset):
         raise place.error(f"{where} has an async reset, which TRL does not await", "Write a plain def reset")
     public = [name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")]
-    methods = [name for name in public if name not in ("reset", "get_reward")]  # the same rule and order as in TRL
+    methods = [name for name in public if name not in ("reset", "get_reward")]  # TRL uses the same rule and order
     blank = cls.__new__(cls)
     tools = {each.__name__: each for each in (*functions, *(getattr(blank, name) for name in methods))}
     for function in (*tools.values(), *(getattr(cls, name) for name in public if name not in methods)):
@@ -122,7 +122,7 @@ def _spec(tool: Callable[..., Any], place: Place) -> ToolSpec:
 
     try:
         schema = get_json_schema(tool)["function"]
-    except Exception as error:  # this function reads the author's docstring and hints
+    except Exception as error:  # this function parses the author's docstring and type hints
         problem = f"TRL cannot describe the tool {tool.__name__} ({defined_at(tool)}): {error}"
         remedy = "Give each argument a type hint and a line under Args:, or derive the class from agent_rl.Environment"
         raise place.error(problem, remedy) from error
@@ -131,7 +131,7 @@ def _spec(tool: Callable[..., Any], place: Place) -> ToolSpec:
 
 
 def _named(functions: Iterable[Any], place: Place) -> dict[str, Callable[..., Any]]:
-    """Return reward functions by their names in the reward."""
+    """Return a dict of the reward functions by name."""
     named: dict[str, Callable[..., Any]] = {}
     for function in functions:
         code = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
@@ -151,7 +151,7 @@ def _data(module: ModuleType, files: Sequence[str], several: bool, place: Place)
     if files:
         train, test = [raw.value for raw in read_raw(absolute(files[0]))], None
     if train is None and several:
-        problem = f"{module.__file__} has several factories but no rows whose column environment selects one"
+        problem = f"{module.__file__} has several factories, but no rows whose environment column selects one"
         raise place.error(problem, f"Write train_dataset in the file, or add a file of rows: '{ADDED}rows.parquet'")
     if train is None:
         return {}

@@ -1,4 +1,4 @@
-"""An environment of TRL (`TrlType`) and one of its trajectories (`TrlSession`), called as in `GRPOTrainer`."""
+"""A TRL environment (`TrlType`) and its session for one trajectory (`TrlSession`), called as in `GRPOTrainer`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from agent_rl.trajectory import Message, ToolCall, ToolResult, ToolStatus, Traje
 from agent_rl.work.concurrency import OneThread, together
 
 ROWS = {"train": 256, "test": 32}
-"""Numbers of rows of the splits if the file contains no rows."""
+"""Number of rows in each split if the file contains no rows."""
 EMPTY_PROMPT = "(The environment writes this message.)"
-"""Text in rows instead of an empty message, which the contract of rows does not allow."""
+"""Text that replaces an empty message in a row, because rows must not contain empty messages."""
 DIFFERS = "reset_differs"
-"""Name of the reward's part that is 1 if the trajectory started from another state than its row's first trajectory."""
+"""Name of the reward's part that is 1 if a trajectory starts in a different state than the row's first trajectory."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class Factory:
-    """An environment factory, with the class that it creates and that class's methods and rewards.
+    """An environment factory, with the class, the methods and the rewards of its instances.
 
     Attributes:
-        make: returns an instance.
-        cls: the class.
-        specs: the tools, including tools of the file.
+        make: function that returns a new instance.
+        cls: the class of the instances.
+        specs: the tools, including the file's own `tools`.
         methods: names of the tools that are methods.
         rewards: the reward functions by name; None stands for the class's `get_reward`.
         pool: instances that wait for a trajectory, each with the thread on which it was created.
@@ -53,7 +53,7 @@ class Factory:
     rewards: Mapping[str, Callable[..., Any] | None]
     pool: list[tuple[Any, OneThread]] = field(default_factory=list)
     beginnings: dict[str, bytes] = field(default_factory=dict)
-    """The beginning of the first sample of each recent row."""
+    """Digests of the state in which the first sample of each recent row started."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class TrlType(EnvironmentType):
 
     Attributes:
         factories: the factories by name; the name is None unless the file contains a dict.
-        functions: the tools next to the methods.
+        functions: the tools that are functions instead of methods.
         data: the rows of each split; if empty, all rows are equal.
     """
 
@@ -84,7 +84,7 @@ class TrlType(EnvironmentType):
 
     @property
     def rows_place(self) -> str:
-        """The source of the rows, which errors name."""
+        """The source of the rows, which error messages name."""
         return self.target
 
     def has(self, method: str) -> bool:
@@ -95,7 +95,7 @@ class TrlType(EnvironmentType):
         """Return the factory of a row.
 
         Raises:
-            ConfigError: the dict contains no factory of this row.
+            ConfigError: the dict of factories contains no factory for this row.
         """
         name = None if None in self.factories else row.get("environment")
         if name not in self.factories:
@@ -115,7 +115,7 @@ class TrlType(EnvironmentType):
         return [*messages[:-1], {**messages[-1], "content": messages[-1]["content"] or EMPTY_PROMPT}]
 
     def reset_call(self, values: Mapping[str, Any], place: str) -> tuple[Callable[..., Any], Mapping[str, Any]]:
-        """Return the method `reset` of a row's environment, and its arguments: the columns."""
+        """Return the `reset` method of a row's environment, with the row's columns as arguments."""
         arguments = dict(values)
         if None not in self.factories:
             arguments.pop("environment", None)
@@ -123,7 +123,7 @@ class TrlType(EnvironmentType):
 
 
 class _Tools(ToolSession):
-    """The tools of a trajectory, which answer all calls: plain calls in order, and then all `async` calls together."""
+    """The tools of a trajectory, which run the plain calls of a turn in order, and then all `async` calls together."""
 
     def __init__(self, specs: Sequence[ToolSpec], **options: Any) -> None:
         super().__init__(specs, **options | {"max_parallel_calls": None})
@@ -145,12 +145,12 @@ class _Tools(ToolSession):
         function = self._environment.functions.get(call.name)
         try:
             return inspect.iscoroutinefunction(function) and bool(inspect.signature(function).bind(**call.arguments))
-        except TypeError:  # it fails when it is called, before it can be awaited
+        except TypeError:  # such a call fails before there is anything to await
             return False
 
 
 class TrlSession(EnvironmentSession):
-    """An environment of TRL in one trajectory. As in TRL, the instance goes back to a pool at the end."""
+    """A TRL environment in one trajectory. As in TRL, the instance is returned to a pool at the end."""
 
     kind: TrlType
     tools = _Tools
@@ -162,11 +162,11 @@ class TrlSession(EnvironmentSession):
         self._differs = 0.0
 
     def _created(self) -> Any:
-        return None  # `reset` takes it from the pool, or creates it on its thread
+        return None  # `reset` takes the instance from the pool, or creates it on its own thread
 
     @property
     def done(self) -> bool:
-        """Always False, because an environment of TRL cannot end the episode."""
+        """Always False, because a TRL environment cannot end the episode."""
         return False
 
     @property
@@ -195,7 +195,7 @@ class TrlSession(EnvironmentSession):
         return observation
 
     async def opened(self, opening: Any) -> Any:
-        """Begin the trajectory; return the content of the prompt's last message, with what `reset` appends to it."""
+        """Begin the trajectory; return the content of the prompt's last message, including the text from `reset`."""
         content = "" if opening == EMPTY_PROMPT else opening
         observation = await self.reset()
         if observation is None:
@@ -215,7 +215,7 @@ class TrlSession(EnvironmentSession):
         return await self.answer(ToolCall(name, arguments), ToolResult("", name, ""))
 
     async def answer(self, call: ToolCall, result: ToolResult) -> ToolOutput:
-        """Answer a call of the policy; any exception of a tool becomes an observation."""
+        """Answer a call of the policy; any exception that a tool raises becomes an observation."""
         if (function := self.functions.get(call.name)) is None:
             result.status = ToolStatus.UNKNOWN_TOOL
             return ToolOutput(str({"error": f"Tool {call.name} not found."}))
@@ -224,7 +224,7 @@ class TrlSession(EnvironmentSession):
             value = await self.timed(
                 call.name, function if is_async else functools.partial(_plain_call, function), **call.arguments
             )
-        except Exception as error:  # TRL shows any of these errors to the policy
+        except Exception as error:  # TRL shows every error of a tool to the policy
             if self._dropped and isinstance(error, UnscoredError):
                 raise
             result.status, value = ToolStatus.ERROR, {"error": str(error)}
@@ -258,7 +258,7 @@ class TrlSession(EnvironmentSession):
         return {**parts, DIFFERS: self._differs} if parts else {}
 
     def _lists(self) -> dict[str, Any]:
-        """Return the keyword arguments of reward functions: lists of one item."""
+        """Return the keyword arguments for reward functions, with a list of one item where TRL has one per sample."""
 
         def log(name: str, value: Any) -> None:
             self.trajectory.info.setdefault("logged", {})[name] = plain(f"the value of {name!r}", value)
@@ -273,7 +273,7 @@ class TrlSession(EnvironmentSession):
         }
 
     async def close(self) -> None:
-        """Put the instance back into the pool, unless one of its methods still runs."""
+        """Return the instance to the pool, unless one of its methods is still running."""
         if self._dropped or self.instance is None:
             await super().close()
         else:
@@ -288,14 +288,14 @@ class TrlSession(EnvironmentSession):
 def _plain_call(function: Callable[..., Any], /, **arguments: Any) -> Any:
     try:
         return function(**arguments)
-    except StopIteration as error:  # a thread could not raise this exception
+    except StopIteration as error:  # a worker thread cannot raise StopIteration
         raise ToolError(str(error)) from error
 
 
 @functools.cache
 def _warn_once(cls: type) -> None:
-    problem = "reset differs between the samples of a row: their rewards compare different tasks"
-    logger.warning("%s.%s. Seed it with a column of the row", cls.__qualname__, problem)
+    problem = "reset differs between the samples of a row: the group's rewards compare different tasks"
+    logger.warning("%s.%s. Seed reset with a column of the row", cls.__qualname__, problem)
 
 
 def _is_async(function: Any) -> bool:
@@ -310,7 +310,7 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _completion(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Return the messages after the prompt, as TRL gives them to reward functions."""
+    """Return the messages after the prompt, in the form in which TRL passes them to reward functions."""
     messages: list[dict[str, Any]] = []
     for turn in trajectory.turns:
         functions = [{"name": call.name, "arguments": call.arguments} for call in turn.calls]

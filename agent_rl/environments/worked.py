@@ -1,7 +1,7 @@
-"""Makes the cold start of an environment from episodes of its expert `solve`, and from spoiled copies of them.
+"""Creates the cold start of an environment from episodes of the expert `solve` and spoiled copies of these episodes.
 
-An expert alone would leave nothing to learn: success begins at about 0.4, and reinforcement learning finds that the
-expert's way has a higher reward.
+Episodes of the expert alone would leave nothing to learn. With spoiled copies, success begins at about 0.4, and
+reinforcement learning finds that acting like the expert earns a higher reward.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from agent_rl.settings.user_code import defined_at
 from agent_rl.trajectory import StopReason, Trajectory
 
 WORLD = "environment"
-"""The value of `agent_rl.cold_start.world` for the experts of `agent_rl.environments`."""
+"""The value of `agent_rl.cold_start.world` that selects the experts of `agent_rl.environments`."""
 SUCCESS = 0.4
 """The share of the expert's episodes if no spoiled copy succeeds."""
 SAMPLE = 48
-"""Number of rows on which the success of each habit is measured, and whose arguments spoiled copies borrow."""
+"""Number of rows on which each habit's success is measured; spoiled copies borrow arguments from these rows."""
 LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
 class ExpertTurn:
-    """A turn of the expert: a call of a tool, or a message if `tool` is empty."""
+    """A turn of the expert: a tool call, or a message if `tool` is empty."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -52,7 +52,7 @@ _Episode = tuple[ExpertTurn, ...]
 
 
 def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[ExpertTurn, ...]:
-    """Run the expert on a row, and return its turns; the last turn is the answer.
+    """Run the expert on a row, and return the expert's turns; the last turn is the answer.
 
     Raises:
         ConfigError: the class has no `solve`, or `solve` raises an exception; the error names the line.
@@ -74,19 +74,19 @@ def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Expe
     try:
         steps.append(ExpertTurn("", {}, asyncio.run(run())))
         return tuple(steps)
-    except UnscoredError as error:  # the error is a bug of the class, with its line, or a timeout
+    except UnscoredError as error:  # the error is a timeout, or names a bug's line
         raise ConfigError(kind.target, str(error), "Correct the expert so that it solves every row") from error
 
 
 def require_expert(kind: EnvironmentType) -> None:
-    """Refuse an environment without an expert.
+    """Reject an environment without an expert.
 
     Raises:
         ConfigError: the class has no `solve`.
     """
     if not kind.has("solve"):
         problem = f"{kind.cls.__qualname__} ({defined_at(kind.cls)}) has no solve, which a small model needs"
-        raise ConfigError(kind.target, problem, "Define solve(self), or give a model with --model")
+        raise ConfigError(kind.target, problem, "Define solve(self), or name a model with --model")
 
 
 def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Callable[..., Any]:
@@ -123,10 +123,10 @@ def _recorded_say(steps: list[ExpertTurn]) -> Callable[..., Any]:
 
 
 def worked_world(names: Mapping[str, str]) -> World:
-    """Return the world whose habits are the experts of environments and spoiled copies of them.
+    """Return the world whose habits follow the experts of environments, exactly or with spoiled steps.
 
     Args:
-        names: `agent_rl.environments`.
+        names: the `agent_rl.environments` section.
     """
     kinds = {name: load_environment(name, target) for name, target in names.items()}
     pool: list[tuple[str, _Episode]] = []
@@ -163,14 +163,14 @@ def worked_world(names: Mapping[str, str]) -> World:
 
 
 def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the share of each habit with which about `SUCCESS` of the episodes succeed.
+    """Return each habit's share of the episodes, chosen so that about `SUCCESS` of all episodes succeed.
 
     Args:
         kind: the environment.
-        rows: rows of the contract.
+        rows: rows in the form that `environment_rows` returns.
 
     Raises:
-        ConfigError: the expert does not do better than its spoiled copies.
+        ConfigError: the expert's episodes have no higher reward than the spoiled copies.
     """
     rng = random.Random(0)
     rows = rows[:SAMPLE]
@@ -187,7 +187,7 @@ def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> di
         where = f"{kind.cls.__name__}.solve ({defined_at(kind.cls.solve)})"
         raise ConfigError(where, problem, "Correct solve or get_reward")
     success = {name: (reward - worst) / (best - worst) for name, reward in rewards.items()}
-    share = 0.5 - fmean(success.values()) / 2  # a spoiled copy may succeed on a row on which the model cannot
+    share = 0.5 - fmean(success.values()) / 2  # a spoiled copy may succeed on a row that the model cannot solve
     share = max(SUCCESS / 2, min(SUCCESS, share))
     return {"oracle": round(share, 2)} | dict.fromkeys(success, round((1 - share) / len(success), 2))
 
@@ -223,13 +223,13 @@ def _rewards(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes:
 def _with_other_digits(
     kinds: Mapping[str, EnvironmentType], rows: Sequence[Mapping[str, Any]], excluded: set[str]
 ) -> list[dict[str, Any]]:
-    """Return copies of rows with exchanged digits, if the expert solves them equally well.
+    """Return copies of rows with exchanged digits, if the expert solves all copies equally well.
 
-    From these copies, a tiny model learns to copy any number instead of the digits of the training rows.
+    From these copies, a tiny model learns to copy any number instead of only the numbers in the training rows.
 
     Args:
         kinds: the environments by name.
-        rows: rows of the contract.
+        rows: rows in the form that `environment_rows` returns.
         excluded: prompts, as JSON, that must not occur in copies.
     """
     rng, copies = random.Random(0), []
@@ -281,7 +281,7 @@ def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: rand
 
 
 def _at_random(solved: _Episode, others: Sequence[_Episode], rng: random.Random) -> _Episode:
-    """Return the expert's steps in any order and number, with digits at random, and the answer."""
+    """Return a random number of the expert's steps in random order, with random digits, and the answer."""
     steps: list[ExpertTurn] = []
     while len(solved) > 1 and rng.random() < 0.7:
         step = rng.choice(solved[:-1])
@@ -297,7 +297,7 @@ _HABITS: dict[str, tuple[str, Callable[[_Episode, Sequence[_Episode], random.Ran
     "at_once": ("No need.", lambda solved, others, rng: solved[-1:]),
     "random": ("Try it.", _at_random),
 }
-"""The thought of each habit, and the function that makes its episode from the expert's episodes on all rows."""
+"""Each habit's thought, and the function that turns the expert's episode into the habit's episode."""
 
 
 def _written(episode: _Episode, thought: str, agent: str) -> Turns:

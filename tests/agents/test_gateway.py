@@ -101,14 +101,14 @@ def test_a_program_that_fails_before_its_first_request_is_the_users_bug(run: Any
     trajectory = run("raise ValueError('no key')")
     assert trajectory.info["bug"].startswith("ValueError at ")
     assert trajectory.info["bug"].endswith("/program.py:10")
-    said = "the program ended with exit code 1: ValueError: no key"
+    said = "the program exited with code 1: ValueError: no key"
     assert trajectory.error == f"{said} ({trajectory.info['bug']})"
 
 
 def test_a_crash_after_a_turn_is_scored_with_zero(run: Any) -> None:
     trajectory = run('ask("?"); sys.exit(3)', "Yes.")
     assert (trajectory.error, trajectory.verdict, trajectory.stop_reason) == (None, 0.0, StopReason.STOPPED)
-    assert trajectory.info["program"].startswith("the program ended with exit code 3")
+    assert trajectory.info["program"].startswith("the program exited with code 3")
     assert "bug" not in trajectory.info
     assert trajectory.answer is None  # otherwise a scorer would judge it
 
@@ -158,7 +158,7 @@ def test_a_program_that_does_not_end_is_killed_with_its_children(run: Any, tmp_p
         timeout_s=1.5,
     )
     assert trajectory.verdict == 0.0
-    assert "did not end within 1.5 s" in trajectory.info["program"]
+    assert "did not finish within 1.5 s" in trajectory.info["program"]
     assert not (tmp_path / "late").exists()
 
 

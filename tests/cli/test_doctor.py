@@ -99,7 +99,7 @@ def test_a_task_without_an_expert_needs_a_model(tmp_path: Path, tiny_model: Path
     (only,) = problems()
     assert "Door" in only
     assert "has no solve, which a small model needs" in only
-    assert "Define solve(self), or give a model with --model" in only
+    assert "Define solve(self), or name a model with --model" in only
     assert not problems("--model", str(tiny_model))
 
 

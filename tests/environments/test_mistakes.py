@@ -62,11 +62,11 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "misspelled_rows": ("rows", "rowes", (f"Safe (FILE:{CLASS}) has no rows", "Rename rowes, if")),
     "no_docstring": (
-        '    """Open the safe."""\n', "", (f"Safe (FILE:{CLASS}) has no docstring", "Say in it what the agent must do")
+        '    """Open the safe."""\n', "", (f"Safe (FILE:{CLASS}) has no docstring", "Describe the task in a docstring")
     ),
     "tool_without_docstring": (
         '        """Open the safe with its code."""\n', "",
-        (f"Safe.open: the tool (FILE:{OPEN}) has no docstring", "Say in it what the tool does"),
+        (f"Safe.open: the tool (FILE:{OPEN}) has no docstring", "Write a docstring for the tool"),
     ),
     "tool_without_types": (
         "code: int", "code",
@@ -130,11 +130,11 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "rows_without_yield": (
         "yield {", "row = {",
-        (f"Safe.rows failed at FILE:{ROWS}", "'NoneType'", "which yields a dict for each row"),
+        (f"Safe.rows failed at FILE:{ROWS}", "'NoneType'", "which must yield a dict for each row"),
     ),
     "rows_raise": (
         "100 + number", "100 / number",
-        (f"Safe.rows failed at FILE:{ROWS + 2}: ZeroDivisionError", "which yields a dict for each row"),
+        (f"Safe.rows failed at FILE:{ROWS + 2}: ZeroDivisionError", "which must yield a dict for each row"),
     ),
     "reset_raises": (
         "self.code, self.is_open = code", "self.code, self.is_open = row['key']",
@@ -239,7 +239,7 @@ def test_without_an_expert_a_cpu_needs_a_model(folder: Path) -> None:
     file.write_text(WORKS[: WORKS.index("    def solve")])
     said = message("train", str(file), "--dry-run")
     assert f"Safe (FILE:{CLASS}) has no solve, which a small model needs".replace("FILE", str(file)) in said
-    assert "Define solve(self), or give a model with --model" in said
+    assert "Define solve(self), or name a model with --model" in said
 
 
 @pytest.mark.trainer

@@ -136,7 +136,7 @@ def changed(*pairs, more=""):
         (changed(("self.calls += 1", "import signal; signal.alarm(1)")), r"signal.alarm, which fails outside the main"),
         (changed(more="def f(completion_ids, **more): ...\nreward_funcs = f\n"), r"takes completion_ids"),
         (changed(more="reward_funcs = ['org/model']\n"), r"the reward 'org/model' is a model"),
-        (changed(more="environment_factory = {'a': Env, 'b': Env}\n"), r"several factories but no rows"),
+        (changed(more="environment_factory = {'a': Env, 'b': Env}\n"), r"several factories, but no rows"),
     ],
 )
 def test_mistake_is_named_with_its_remedy(write, text, message):

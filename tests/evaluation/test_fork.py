@@ -166,7 +166,7 @@ def test_recorded_calls_run_again_and_a_difference_is_refused(adder: Case) -> No
     with pytest.raises(FatalError) as refused:
         adder.fork("3", say("3"), name="other")
     place = "trajectory 0_0, turn 1, tool 'add'"
-    said = f"{place}: the record has 'ok: 3', and the repetition 'ok: 4', so its state is lost"
+    said = f"{place}: the record has 'ok: 3', but the repeated episode has 'ok: 4'"
     assert str(refused.value) == said
     assert adder.source.asked == []
     adder.fork("1", say("3"), name="first")  # nothing is repeated
@@ -178,9 +178,9 @@ def test_other_environments_are_refused(counter: Case) -> None:
         ("reset", ("You are at 0.", "You start at 0."), "turn 0, reset: the record has 'Count to 3"),
         ("silent", ('return "You are at 0."', "return None"), "turn 0, reset: the record has 'Count to 3"),
         ("end", ("self.count += number", "self.count += number; self.done = True"), "turn 1, the observation: the rec"),
-        ("start", ("return self.count", "return self.count or 9"), "turn 0, the state: the record has 0, and the rep"),
-        ("state", ("return self.count", "return self.count and 9"), "turn 1, the state: the record has 1, and the rep"),
-        ("reward", ("number / 10", "number"), "turn 1, the reward of tool 'add': the record has 0.1, and the rep"),
+        ("start", ("return self.count", "return self.count or 9"), "turn 0, the state: the record has 0, but the rep"),
+        ("state", ("return self.count", "return self.count and 9"), "turn 1, the state: the record has 1, but the rep"),
+        ("reward", ("number / 10", "number"), "turn 1, the reward of tool 'add': the record has 0.1, but the rep"),
     ):
         (counter.folder / f"{name}.py").write_text(COUNTER.replace(*change))
         words = [f"agent_rl.environments.counter={counter.folder}/{name}.py"]
@@ -204,7 +204,7 @@ def test_another_template_is_refused(counter: Case) -> None:
         (counter.folder / "model" / file.name).write_bytes(file.read_bytes())
     (counter.folder / "model/chat_template.jinja").write_text(template)
     counter.model = str(counter.folder / "model")
-    with pytest.raises(FatalError, match="turn 1: the model's chat template or tokenizer gives its context other tok"):
+    with pytest.raises(FatalError, match="turn 1: the model's chat template or tokenizer encodes the context diff"):
         counter.fork("2", say("a"))
 
 
@@ -222,7 +222,7 @@ class Ask(Tool):
     tools = "tools:\n  - class_name: ask.py:Ask\n"
     (adder.folder / "tools.yaml").write_text(tools)
     adder.record(act("ask"), say("3"))
-    said = r"^trajectory 0_0, turn 1, tool 'ask': the tool reaches the outside, .*Write `reusable: true` in its entry"
+    said = r"^trajectory 0_0, turn 1, tool 'ask': the tool may reach an external service, .*Write `reusable: true`"
     with pytest.raises(ConfigError, match=said):
         adder.fork("2", say("3"))
     adder.fork("1", say("3"))

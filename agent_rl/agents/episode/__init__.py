@@ -1,4 +1,4 @@
 """Runs one episode (`episode`), and defines the parts of an agent (`agent`, `loop`) and the interfaces that a run uses.
 
-Nothing here may depend on a text format, an engine or verl.
+Modules in this package must not depend on a text format, an engine or verl.
 """

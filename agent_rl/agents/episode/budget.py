@@ -17,15 +17,15 @@ from agent_rl.trajectory import ToolCall, call_key
 
 FINAL_TURN = "This is your last turn: no more tool calls are possible. Give your final answer now."
 DEFAULT_MAX_TURNS = 16
-"""The limit when `multi_turn.max_assistant_turns` is null."""
+"""The limit on turns when `multi_turn.max_assistant_turns` is null."""
 UNLIMITED = 1 << 30
-"""A number of tokens that is never reached, because the server enforces its own limit."""
+"""A token limit that is never reached, because the server enforces its own limit."""
 
 
 class EpisodeLimits(NamedTuple):
-    """verl's settings for an episode, as plain values, because reading omegaconf takes longer than an episode.
+    """verl's settings for an episode, copied to plain values, because reading them from omegaconf is slow.
 
-    The names are verl's, from `actor_rollout_ref.rollout` and its `multi_turn` section.
+    The fields have the names that verl uses in `actor_rollout_ref.rollout` and its `multi_turn` section.
     """
 
     prompt_length: int = UNLIMITED
@@ -37,7 +37,7 @@ class EpisodeLimits(NamedTuple):
     max_parallel_calls: int = 1
     """Maximum number of calls to run per turn."""
     max_tool_response_length: int = 256
-    """Maximum number of characters of a result to show the policy."""
+    """Maximum number of characters of a result that the policy sees."""
     tool_response_truncate_side: TruncateSide = "middle"
     """The side on which a long result is cut."""
     format: str = "hermes"
@@ -86,7 +86,7 @@ class Repeats:
 
 
 def make_budget(settings: AgentRLSettings, limits: EpisodeLimits) -> EpisodeBudget:
-    """Return the budget of each episode from a configuration.
+    """Return the configured budget of each episode.
 
     Raises:
         ConfigError: the final turn's reserve leaves nothing for the turns before it.

@@ -1,7 +1,7 @@
 """The episode core: one conversation between a policy and its tools, up to its stop reason.
 
-The core does not depend on an engine or a text format. A `Format` describes tools, reads turns and renders results; a
-`Policy` generates the turns; a `ToolSession` runs the calls. A `Trajectory` records all events.
+The core does not depend on an engine or a text format. A `Policy` generates the turns, a `ToolSession` runs the calls,
+and a `Format` describes tools, reads turns and renders results. A `Trajectory` records all events.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ async def run_episode(
     """Run one episode to its end.
 
     Args:
-        policy: a fresh conversation.
-        format: writes the prompt and observations, and reads turns.
-        tools: an open session; the caller closes it.
+        policy: a fresh conversation with the model.
+        format: the agent's format, which writes the prompt and observations, and reads turns.
+        tools: an open tool session, which the caller closes.
         messages: the row's prompt.
         budget: the limits of the episode.
-        hooks: the user's logic around turns and tools.
-        user: answers the policy's turns that have no tool calls, until the user is done; if None, the first such turn
-            is the final answer.
+        hooks: your own code that runs before and after turns and calls.
+        user: the user, who answers turns without tool calls until the dialogue is done; if None, the first turn
+            without tool calls is the final answer.
         trajectory: the result of `agents.episode.loop.new_trajectory`, which the episode fills; None means a new one.
 
     Returns:
-        The trajectory, with exactly one stop reason. If the infrastructure failed (the engine, a tool that reports it,
-        a prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` describes the cause. The caller
-        must not score this trajectory. The same applies to a bug in a tool, a hook or the simulated user, whose
-        traceback is in `info["bug"]`.
+        The trajectory, with exactly one stop reason. If the engine failed, a tool reported an outage or the prompt did
+        not fit, the stop reason is `ENGINE_ERROR` or `ERROR`, `error` describes the cause, and the caller must not
+        score the trajectory. A bug in a tool, a hook or the simulated user is handled in the same way, and its
+        traceback is stored in `info["bug"]`.
 
     Raises:
         FatalError: a tool, a hook, the simulated user or the format raised this error.
@@ -91,17 +91,17 @@ async def run_episode(
 
 @asynccontextmanager
 async def recording(trajectory: Trajectory, policy: Policy, user: User | None) -> AsyncIterator[None]:
-    """Record the tokens, the time and the error of the episode that the body runs, and finish its user.
+    """Record the tokens, time and error of the episode in the `async with` block, and then call `user.finish`.
 
     Raises:
-        FatalError: the body raised it.
+        FatalError: the block raised this error.
     """
     started = time.monotonic()
     try:
         yield
     except FatalError:
         raise
-    except Exception as error:  # noqa: BLE001 - the caller gets the error of a hook or user and the earlier turns
+    except Exception as error:  # noqa: BLE001 - if a hook or user fails, the caller still gets the earlier turns
         trajectory.stop_reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
         _explain(trajectory, error)
     finally:
@@ -125,7 +125,7 @@ def _skipped(call: ToolCall, reason: StopReason) -> ToolResult:
 
 
 def _explain(trajectory: Trajectory, error: Exception) -> None:
-    """Record in the trajectory why the trajectory cannot be scored."""
+    """Record in the trajectory why it cannot be scored."""
     if not is_outage(error):
         error = BrokenCallError.of("the episode", bug := error)
         logger.error("%s", error, exc_info=bug)
@@ -230,7 +230,7 @@ class _Episode:
         return await self._show(turn, self.format.correction(error))
 
     async def _submit_answer(self, turn: Turn) -> StopReason:
-        """Handle calls in the last turn, of which only calls that submit the answer are run."""
+        """Handle the calls of the last turn, and run only calls that submit the answer."""
         reason = self.announced or StopReason.MAX_TURNS
         calls = [call for call in turn.calls if self.tools.answers(call.name)]
         if calls:
@@ -250,7 +250,7 @@ class _Episode:
         return StopReason.STOPPED if self.user is not None and self.user.done else None
 
     def _too_many(self, calls: Sequence[ToolCall]) -> StopReason | None:
-        """Return the budget that these calls would exceed; in that case none of them is run."""
+        """Return the budget that these calls would exceed, or None; calls that exceed a budget are not run."""
         self.calls += sum(not self.tools.answers(call.name) for call in calls)
         if self.budget.max_tool_calls is not None and self.calls > self.budget.max_tool_calls:
             return StopReason.MAX_TOOL_CALLS
@@ -320,7 +320,7 @@ class _Episode:
         return None if fits else StopReason.MAX_TOKENS
 
     def _nearly_spent(self) -> StopReason | None:
-        """Return the budget that allows only one more turn, without calls."""
+        """Return the budget, if any, that allows only one more turn without calls."""
         if self._turns_left() == 1:
             return StopReason.MAX_TURNS
         if self.budget.max_tool_calls is not None and self.calls >= self.budget.max_tool_calls:
@@ -332,7 +332,7 @@ class _Episode:
         return None if self.budget.max_turns is None else self.budget.max_turns - len(self.trajectory.turns)
 
     def _seconds_left(self, *, kept: bool = False) -> float:
-        """Return the number of seconds left in the episode; with `kept`, without the final turn's reserve."""
+        """Return the number of seconds left in the episode; `kept` subtracts the final turn's reserve."""
         if self.budget.max_seconds is None:
             return float("inf")
         reserve = self.budget.final.reserve_seconds if kept and self.budget.final else 0.0

@@ -65,14 +65,14 @@ class Format(ABC):
         return self
 
     def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """Return function schemas for the chat template, or none if the prompt's text describes the tools."""
+        """Return function schemas for the chat template; the list is empty if the prompt's text describes the tools."""
         return []
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
         """Read a turn without its thoughts.
 
         Raises:
-            MalformedActionError: the turn cannot be read; the text tells the policy what was expected.
+            MalformedActionError: the turn cannot be read; the error's text tells the policy what was expected.
         """
         return self.parse(spoken(generated.text), tools)
 
@@ -81,7 +81,7 @@ class Format(ABC):
         """Read a turn's text.
 
         Raises:
-            MalformedActionError: the turn cannot be read; the text tells the policy what was expected.
+            MalformedActionError: the turn cannot be read; the error's text tells the policy what was expected.
         """
 
     def observation(self, results: Sequence[ToolResult]) -> str:
@@ -89,7 +89,7 @@ class Format(ABC):
         return "\n".join(self._shown(result.text) for result in results)
 
     def correction(self, error: MalformedActionError) -> str:
-        """Return the text that answers a malformed turn and describes the mistake instead of showing a result."""
+        """Return the text that answers a malformed turn by describing the mistake."""
         return self._shown(f"Error: {error}")
 
     @abstractmethod
@@ -114,7 +114,7 @@ class Format(ABC):
 
 
 class TextFormat(Format):
-    """A format that the system message explains; one message shows all results of a turn.
+    """A format whose instructions are in the system message; one message shows all results of a turn.
 
     Args:
         instructions: system text; None means the default text, and "" means no text.
@@ -136,22 +136,22 @@ class TextFormat(Format):
         return with_instructions(messages, self.instructions(tools))
 
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """Return one message for any number of results."""
+        """Return a single message, which shows all results of a turn."""
         return [{"role": self._role, "content": with_images(observation, results)}]
 
 
 class TextToolFormat(TextFormat):
-    """A format whose action is a single text for a single tool.
+    """A format in which every call passes a single string to a single tool.
 
     Args:
         instructions: system text; None means the default text, and "" means no text.
         observation_role: role of the message that shows the results.
-        tool: the tool that takes the text; None means the only tool, or `usual_tool`.
+        tool: the tool that receives the string; None means the only tool, or `usual_tool` if there are several.
     """
 
     usual_tool: str = ""
     tool_key: str = ""
-    """The configuration key of `tool`, which error messages contain."""
+    """The configuration key of `tool`, for error messages."""
 
     def __init__(
         self,
@@ -166,27 +166,27 @@ class TextToolFormat(TextFormat):
         """Return the system text.
 
         Raises:
-            ConfigError: no tool takes the text.
+            ConfigError: no tool accepts a single string.
         """
         self.call("", tools)
         return super().instructions(tools)
 
     def call(self, text: str, tools: Sequence[ToolSpec]) -> ToolCall:
-        """Return the call that passes text to the tool.
+        """Return the call that passes the text to the tool.
 
         Raises:
-            ConfigError: there is no such tool, or it needs more than one text.
+            ConfigError: the tool does not exist, or does not accept a single string.
         """
         by_name = {tool.name: tool for tool in tools}
         name = self._tool or (next(iter(by_name)) if len(by_name) == 1 else self.usual_tool)
         if name not in by_name:
             problem = f"there is no tool {name!r} among {sorted(by_name)}"
-            remedy = "Set it to a tool that multi_turn.tool_config_path and the row's tool_selection contain"
+            remedy = "Name a tool that multi_turn.tool_config_path and the row's tool_selection contain"
             raise ConfigError(self.tool_key, problem, remedy)
         properties = by_name[name].parameters.get("properties", {})
         required = by_name[name].parameters.get("required") or list(properties)
         if len(required) != 1 or "string" not in json_types(properties.get(required[0])):
-            problem = f"the {name!r} tool needs {required}, but the agent passes only one text"
+            problem = f"the {name!r} tool needs {required}, but the agent passes only one string"
             raise ConfigError(self.tool_key, problem, "Use a tool whose only required parameter is a string")
         return ToolCall(name, {required[0]: text})
 

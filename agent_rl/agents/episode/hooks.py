@@ -1,4 +1,4 @@
-"""Hooks: a user's logic around an episode's turns and tools.
+"""Hooks: a user's own code that runs before and after an episode's turns and calls.
 
     class Patience(Hooks):
         async def before_turn(self, trajectory):
@@ -8,9 +8,9 @@
             if result.status is ToolStatus.TIMEOUT:
                 result.text += " Ask for less."
 
-An instance exists for one episode, so it may keep state. Set `agent_rl.hooks` to the class, or return an instance from
-the loop's `hooks` method. An exception in a hook ends the episode as an error of the loop; the policy does not see the
-exception.
+Each episode has its own instance, which may keep state. Set `agent_rl.hooks` to the class, or return an instance from
+the loop's `hooks` method. An exception in a hook ends the episode with an error, which the policy does not see, and
+leaves the trajectory unscored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Hooks:
         """Called before the policy generates its next turn."""
 
     async def after_turn(self, trajectory: Trajectory, turn: Turn) -> bool | None:
-        """Called after a turn that does not end the episode; returning True ends the episode as `STOPPED`."""
+        """Called after a turn that does not end the episode; the result True ends the episode as `STOPPED`."""
 
     async def before_tool(self, trajectory: Trajectory, call: ToolCall) -> ToolResult | None:
         """Called before a call is run; a returned result replaces the tool's result."""
@@ -42,13 +42,13 @@ class Hooks:
 
 @cache
 def load_hooks(path: str) -> type[Hooks]:
-    """Load the class in `agent_rl.hooks`.
+    """Load the class that `agent_rl.hooks` names.
 
     Args:
         path: `package.module.Class`, or `path/to/file.py:Class`.
 
     Raises:
-        ConfigError: there is no such class.
+        ConfigError: the path does not name a subclass of `Hooks`.
     """
     hooks_class: type[Hooks] = find_class(path, Hooks, Place(KEY))
     return hooks_class

@@ -1,6 +1,6 @@
 """`EpisodeLoop`: runs one row's episode, the same way in training and in evaluation.
 
-The methods of a loop are the parts of an episode. An `Agent` record supplies these parts as functions, and a user's
+Each method of a loop supplies one part of an episode. An `Agent` record defines these parts as functions, and a user's
 class may override any method. The caller supplies the policy.
 """
 
@@ -44,7 +44,7 @@ class EpisodeSetup:
         settings: the `agent_rl` section.
         limits: the limits in verl's configuration.
         tools: all configured tools.
-        tokenizer: counts tokens if `agent_rl.tools.max_result_tokens` is set.
+        tokenizer: the tokenizer that counts a result's tokens if `agent_rl.tools.max_result_tokens` is set.
     """
 
     settings: AgentRLSettings
@@ -65,7 +65,7 @@ class EpisodeLoop(ABC):
         self.environment: EnvironmentSession | None = None
         """The row's environment, which `run_row` sets when the episode starts."""
         self.recordings: Sequence[Recording] = ()
-        """The recorded trajectories from which episodes continue, by the row's `uid`; empty: they start at a prompt."""
+        """The recorded trajectories from which episodes continue, by the row's `uid`; if empty, episodes are new."""
 
     @abstractmethod
     def format(self) -> Format:
@@ -76,11 +76,11 @@ class EpisodeLoop(ABC):
         return make_budget(self.settings, self.limits)
 
     def hooks(self) -> Hooks | None:
-        """Return the hooks, which are the user's code around turns and tools, or None."""
+        """Return the user's hooks, or None if no hooks are configured."""
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
-        """Return the row's unopened tools. verl defines the `extra_info.tool_selection` and `tools_kwargs` columns.
+        """Return the row's tool session before it is opened; verl defines `tool_selection` and `tools_kwargs`.
 
         Raises:
             UnscoredError: the row selects a tool that is not configured.
@@ -105,7 +105,7 @@ class EpisodeLoop(ABC):
         )
 
     def user(self, row: Row) -> User | None:
-        """Return the user with whom the agent talks, or None."""
+        """Return the user that the agent talks to, or None if there is no user."""
         return None
 
     def conversation(self, policy: Policy) -> Policy:
@@ -113,7 +113,7 @@ class EpisodeLoop(ABC):
         return policy
 
     async def converse(self, row: Row, policy: Policy, format: Format, trajectory: Trajectory) -> None:
-        """Let the policy talk with its tools and its user, and fill the trajectory."""
+        """Run the policy's conversation with its tools and its user, and record it in the trajectory."""
         user = self.user(row)
         if user is not None and self.recordings:
             user = RecordedUser(user, self.recordings[row["uid"]].replies(self.budget().final))
@@ -128,14 +128,14 @@ class EpisodeLoop(ABC):
 
         Args:
             row: the row's columns.
-            policy: a fresh conversation.
+            policy: a fresh conversation with the model.
             format: the result of the `format` method, which the policy also uses.
 
         Returns:
             The trajectory; a trajectory with an `error` must not be scored.
 
         Raises:
-            FatalError: a tool, a hook, the simulated user or the format raised it, or a recording cannot be restored.
+            FatalError: a tool, hook, user or format raised this error, or a recording cannot be restored.
             Exception: creating the hooks or the user failed.
         """
         trajectory, limit_s = new_trajectory(row, self.agent), self.settings.budget.tool_timeout_s
@@ -155,10 +155,10 @@ class EpisodeLoop(ABC):
 
 @cache
 def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]:
-    """Return the class of an agent's episodes.
+    """Return the loop class of an agent.
 
     Args:
-        agent: the record, whose functions become the methods.
+        agent: the agent's record, whose functions become methods of the class.
         base: `EpisodeLoop`, or its subclass that verl runs.
     """
 
@@ -179,9 +179,9 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
 
 
 def new_trajectory(row: Row, agent: str) -> Trajectory:
-    """Create the trajectory of a row's episode before it starts: the row's data, without turns.
+    """Create a row's trajectory before the episode starts; the trajectory has the row's data, but no turns yet.
 
-    The stop reason is `ERROR` until the episode sets another reason.
+    The stop reason is `ERROR` until the episode sets a different reason.
     """
     columns = row_data(row)
     info: dict[str, Any] = {

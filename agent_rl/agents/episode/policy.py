@@ -1,7 +1,7 @@
 """`Policy`: generates the assistant messages of one conversation.
 
-In training the messages come from verl's token server (`token_policy.TokenPolicy`), in tests from a script. A policy
-object serves one episode.
+In training the messages come from verl's token server (`token_policy.TokenPolicy`), and in tests from a script. Each
+episode has its own policy object.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Generation:
     """One assistant message."""
 
     text: str
-    """The text before the stop string (or with it, if `keep_stop`); special tokens are removed, unless the format reads
-    them."""
+    """The text up to the stop string, which is included only with `keep_stop`; special tokens are removed, unless the
+    format reads special tokens."""
     tokens: int
     """Number of sampled tokens."""
     finish: Literal["stop", "length"] = "stop"
@@ -35,7 +35,7 @@ class Generation:
     calls: list[ToolCall] | None = None
     """Tool calls that the endpoint has parsed; None means that the text contains the calls."""
     stop: str | None = None
-    """The stop string that ended the message, if it is known."""
+    """The stop string that ended the message, or None if no stop string is known."""
 
 
 class Policy(ABC):
@@ -47,7 +47,7 @@ class Policy(ABC):
     earlier_tokens: Sequence[int] = ()
     """Number of response tokens in each conversation before this one."""
     most: int | None = None
-    """Maximum number of sampled tokens of the next turn; None means as many as are left."""
+    """Maximum number of tokens to sample in the next turn; None means all tokens that are left."""
     sampling: Mapping[str, Any] = {}
     """The sampling parameters of every request."""
     reserve: int = 0
@@ -69,7 +69,7 @@ class Policy(ABC):
             tools: OpenAI function schemas for the chat template; empty when the prompt's text describes the tools.
 
         Raises:
-            UnscoredError: the prompt does not fit.
+            UnscoredError: the prompt is too long.
         """
 
     @abstractmethod
@@ -92,9 +92,9 @@ class Policy(ABC):
         """Return a fresh conversation with the same model.
 
         Args:
-            is_trained: whether to train on the new conversation's sequences, after the sequences of this one.
+            is_trained: whether to train on the new conversation's sequences, which follow this conversation's own.
         """
-        raise NotImplementedError(f"{type(self).__name__} has one conversation")
+        raise NotImplementedError(f"{type(self).__name__} supports only one conversation")
 
     def count_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] | None = None) -> int:
         """Estimate from the number of characters how many tokens precede the turn that answers these messages.
@@ -110,7 +110,7 @@ class Policy(ABC):
         """Exclude the last turn from training."""
 
     def as_text(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """Return the messages in a form in which special tokens of the model stay text."""
+        """Return the messages in a form in which the model's special tokens are encoded as plain text."""
         return list(messages)
 
     @property
@@ -124,7 +124,7 @@ class Policy(ABC):
 
 
 class ScriptedPolicy(Policy):
-    """Returns assistant messages from a list in order; every word counts as a token."""
+    """Returns assistant messages from a list in order, and treats every word as a token."""
 
     def __init__(self, texts: Iterable[str], max_tokens: int | None = None) -> None:
         self.messages: list[ChatMessage] = []

@@ -11,7 +11,7 @@ from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.tools.declared import declared_functions
 
 WITHOUT_TOOLS = "single_turn_agent"
-"""verl's loop that uses no tools; verl's other loop passes all tools to the chat template."""
+"""The name of verl's loop without tools; verl's other loop passes all tools to the chat template."""
 
 
 def render_prompt(
@@ -22,9 +22,9 @@ def render_prompt(
     Args:
         row: the row, with `prompt` and its selection of tools.
         agent: name of the row's loop; if agent_rl does not define that loop, the prompt is rendered as in verl's loops.
-        setup: contains the run's tools.
-        tokenizer: the model's tokenizer, with its template; if None, every message is shown below its role, and the
-            tools follow.
+        setup: the run's settings, limits and tools.
+        tokenizer: the model's tokenizer, with its template; if None, the text has every message below its role,
+            followed by the tools.
         options: additional arguments for the template.
     """
     info = row.get("extra_info") or {}

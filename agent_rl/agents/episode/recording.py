@@ -1,8 +1,8 @@
-"""Restores a recorded trajectory up to one of its turns, from which the policy continues with exactly its tokens.
+"""Restores a recorded trajectory token for token up to one of its turns, from which the policy continues.
 
 The episode runs again from its prompt, but its first turns are the recorded ones. The agent therefore makes the
-recorded calls again, and its tools, hooks and environment reach the state that they had. Before every turn the restored
-episode is compared with the record; after a difference the policy samples nothing.
+recorded calls again, and its tools, hooks and environment return to their recorded state. Before every turn the
+restored episode is compared with the record; if they differ, the policy samples nothing.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Sample = tuple[list[int], list[int], list[float]]
 
 
 class Recording:
-    """A stored trajectory, of which the turns before `turn` are restored.
+    """A stored trajectory whose turns before `turn` are restored.
 
     Args:
         trajectory: the trajectory, with its tokens in `info["tokens"]`.
         turn: number of the first turn that the policy samples, from 1.
 
     Raises:
-        ConfigError: the trajectory has no such turn, or its tokens are not those of its turns.
+        ConfigError: the trajectory has no turn with this number, or its tokens do not match its turns.
     """
 
     def __init__(self, trajectory: Trajectory, turn: int) -> None:
@@ -49,17 +49,17 @@ class Recording:
         self.prefix = turns[: turn - 1]
         self.samples = [each for own in trajectory.info["tokens"]["sequences"] for each in _samples(own)]
         self.sampled_turns = [own for each in turns for own in (each, None)[: 1 + ("fold" in each.notes)]]
-        """The turn of each sample; None for the notes of a fold, which follow the turn."""
+        """The turn of each sample, or None if the sample is the notes of a fold, which follow a turn."""
         if len(self.samples) != len(self.sampled_turns):
             problem = f"its {len(turns)} turns have {len(self.samples)} stretches of sampled tokens"
             raise ConfigError(self.name, problem, "Choose another trajectory")
 
     def require_repeatable(self, specs: Sequence[ToolSpec]) -> None:
-        """Raise a ConfigError for a call that must not be sent again, because its tool reaches the outside."""
+        """Raise a ConfigError if a call must not be repeated, because its tool may reach an external service."""
         refused = {spec.name for spec in specs if not spec.may_be_repeated}
         for number, turn in enumerate(self.prefix, 1):
             for name in refused & {result.name for result in turn.results}:
-                problem = "the tool reaches the outside, so its calls are not repeated"
+                problem = "the tool may reach an external service, so its calls are not repeated"
                 remedy = "Write `reusable: true` in its entry if a repeated call is harmless"
                 raise ConfigError(f"{self.name}, turn {number}, tool {name!r}", problem, remedy)
 
@@ -74,7 +74,7 @@ class Recording:
 
 
 class RecordedUser(User):
-    """A simulated user who gives `replies` first; then `user` continues the conversation."""
+    """A simulated user who first repeats the recorded `replies`; then `user` continues the conversation."""
 
     def __init__(self, user: User, replies: Sequence[Reply]) -> None:
         super().__init__(user.config, user.row)
@@ -84,18 +84,18 @@ class RecordedUser(User):
 
     @property
     def done(self) -> bool:
-        """Whether the user has ended the episode; none of the recorded replies did."""
+        """Whether the user has ended the episode; recorded replies never end it."""
         return not self._replies and self._user.done
 
     async def start(self, opening: str) -> str:
-        """Return the opening, which is recorded too."""
+        """Return the recorded opening unchanged."""
         self._opening = opening
         if not self._replies:
             await self._user.resume(opening, [])
         return opening
 
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
-        """Return the next recorded reply, or the user's."""
+        """Return the next recorded reply, or the user's own reply after the last recorded one."""
         if not self._replies:
             return await self._user.respond(message, trajectory)
         self._exchanges.append((message, self._replies.popleft()))
@@ -105,7 +105,7 @@ class RecordedUser(User):
 
 
 class Restoration:
-    """Restores one episode, as the token server of its policy.
+    """Restores one episode by acting as the token server of its policy.
 
     Args:
         recording: the recorded trajectory.
@@ -120,9 +120,9 @@ class Restoration:
         self._next, self._is_complete = 0, False
 
     def format(self, format: Format) -> Format:
-        """Return the format for the episode, whose prompt is the recorded one."""
+        """Return the episode's format, with the recorded prompt as its prompt."""
         recorded = self._recording.trajectory.prompt
-        opening = row_values(self._recording.trajectory.row).get("prompt")  # only an environment's row has it
+        opening = row_values(self._recording.trajectory.row).get("prompt")  # only an environment's row has a prompt
         opening = opening[-1]["content"] if isinstance(opening, list) else opening
 
         def prompt(messages: Sequence[ChatMessage], _: Any) -> list[ChatMessage]:
@@ -138,7 +138,7 @@ class Restoration:
         return fixed
 
     async def generate(self, *, prompt_ids: list[int], **request: Any) -> Any:
-        """Return the next recorded sample, or sample a turn if the episode is restored.
+        """Return the next recorded sample, or sample a new turn once the episode is restored.
 
         Raises:
             FatalError: the episode differs from the record.
@@ -150,7 +150,7 @@ class Restoration:
                 self._compare_turn()
             place = f"{self._recording.name}, turn {len(self._trajectory.turns) + 1}"
             if prompt_ids != context_ids:
-                raise FatalError(f"{place}: the model's chat template or tokenizer gives its context other tokens")
+                raise FatalError(f"{place}: the model's chat template or tokenizer encodes the context differently")
             if turn is not self._recording.trajectory.turns[self._recording.turn - 1]:
                 if len(ids) > (left := request["sampling_params"]["max_new_tokens"]):
                     problem = f"the recorded turn has {len(ids)} tokens, but the limit leaves {left}"
@@ -161,7 +161,7 @@ class Restoration:
         return await self._server.generate(prompt_ids=prompt_ids, **request)
 
     def require_complete(self) -> None:
-        """Raise a FatalError if the episode ended before the turn, except because of an outage."""
+        """Raise a FatalError if the episode ended before the turn to continue from, unless an outage ended it."""
         if not self._is_complete and self._trajectory.error is None:
             self._compare_turn()
             self._refuse(len(self._trajectory.turns), "the episode", "more turns", self._trajectory.stop_reason.value)
@@ -189,7 +189,7 @@ class Restoration:
 
     def _refuse(self, number: int, what: str, recorded: Any, now: Any) -> NoReturn:
         place = f"{self._recording.name}, turn {number}, {what}"
-        raise FatalError(f"{place}: the record has {recorded!r}, and the repetition {now!r}, so its state is lost")
+        raise FatalError(f"{place}: the record has {recorded!r}, but the repeated episode has {now!r}")
 
 
 def _samples(sequence: TokenSequence) -> Iterator[Sample]:

@@ -1,6 +1,6 @@
-"""Policies: the sources of turns outside training. `chat`, `tokens` (SGLang, vLLM) and `local` each define one kind.
+"""Policies outside training. The `chat`, `tokens` (SGLang, vLLM) and `local` modules each define one kind of policy.
 
-These modules may depend on endpoints and models, but not on verl or on an evaluation.
+Modules in this package may depend on endpoints and models, but not on verl or on evaluation code.
 """
 
 from agent_rl.agents.policies.source import PolicySource, Sampling

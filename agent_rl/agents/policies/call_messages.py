@@ -1,6 +1,6 @@
 """Writes turns with calls as messages, in every form that a chat template may accept.
 
-Templates differ: arguments are an object or text, content is text or null, and a result may name its call.
+Chat templates differ: arguments may be an object or text, content may be text or null, and a result may name its call.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 from agent_rl.trajectory import ToolCall
 
 MARK = "Xq7Mark"
-"""The text of a made-up turn."""
+"""The marker text in a made-up turn."""
 CALL_ID = "call00000"
-"""A call id of the only length that Mistral's templates accept."""
+"""A call id with nine characters, the only length that Mistral's templates accept."""
 
 
 def call_turns(calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
@@ -24,7 +24,7 @@ def call_turns(calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
 
 
 def marked_turns(appended: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Yield made-up turns with the marker as late as possible, and the messages that answer them."""
+    """Yield made-up turns with the marker as late as possible, each with the messages that answer the turn."""
     messages = [dict(message) for message in appended]
     results = [message for message in messages if message["role"] == "tool"]
     turn = {"role": "assistant", "content": MARK}

@@ -1,8 +1,8 @@
-"""Any OpenAI-compatible chat endpoint as a policy: vLLM, SGLang, a hosted model, a gateway.
+"""Any OpenAI-compatible chat endpoint as a policy: vLLM, SGLang, a hosted model or a gateway.
 
 For every turn the endpoint renders the whole conversation again and counts the tokens. Estimated counts are not exact
-enough for training, so the policy is only for evaluation. The tokens of an observation are estimated from its
-characters until the next response. If the endpoint reports no usage, tokens count as 0.
+enough for training, so this policy is only for evaluation. Until the next response, an observation's tokens are
+estimated from its characters. If the endpoint reports no usage, all token counts are 0.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class ChatPolicy(Policy):
 
         Raises:
             EngineError: the endpoint failed.
-            ConfigError: the endpoint rejects the key or the model before its first answer.
-            UnscoredError: the prompt does not fit the endpoint's context, or `max_prompt_tokens`.
+            ConfigError: before its first answer, the endpoint rejected the API key or the model.
+            UnscoredError: the prompt exceeds the endpoint's context or `max_prompt_tokens`.
         """
         left = self._left() if self.most is None else min(self.most, self._left())
         if left <= 0:  # the observation has used up the budget
@@ -85,7 +85,7 @@ class ChatPolicy(Policy):
             if self._first:
                 return Generation("", 0, "length")
             raise UnscoredError(
-                f"prompt and max_response_tokens={self._endpoint.sampling.max_response_tokens} do not fit the "
+                f"the prompt and max_response_tokens={self._endpoint.sampling.max_response_tokens} exceed the "
                 f"endpoint's context ({error.problem})"
             ) from None
         except RemoteError as error:
@@ -96,17 +96,17 @@ class ChatPolicy(Policy):
             text = _with_stop(text, stop, completion.matched_stop)
         text = cut_at_stop(text, stop, keep_stop)
         if any(each in text for each in stop):
-            finish = "stop"  # regardless of the text after the stop string
+            finish = "stop"  # the stop string ends the turn, regardless of later text
         raw = completion.message.get("tool_calls") or []
         self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
         tokens = self._count(completion.usage)
         calls = _calls(raw)
-        if raw and calls is None:  # so that the format reports the mistake
+        if raw and calls is None:  # unreadable calls stay in the text, so that the format reports them
             text = "\n".join([text, *map(_as_text, raw)]).strip()
         return Generation(text, tokens, "length" if finish == "length" else "stop", calls)
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the environment's messages; results of the endpoint's tool calls get their ids, in order."""
+        """Append the environment's messages; each tool result gets the id of its call, in order."""
         estimate = math.ceil(self._per_character * _characters(messages))
         if estimate >= self._left():
             return False
@@ -136,7 +136,7 @@ class ChatPolicy(Policy):
         }
 
     def _count(self, usage: Mapping[str, Any]) -> int:
-        """Update the totals; return the sampled tokens of the turn."""
+        """Update the token totals; return the number of tokens sampled in the turn."""
         prompt, sampled = (int(usage.get(key) or 0) for key in ("prompt_tokens", "completion_tokens"))
         self._usage.requests += 1
         self._usage.input_tokens += prompt
@@ -144,7 +144,7 @@ class ChatPolicy(Policy):
         if not self.prompt_tokens and prompt > limit:
             raise UnscoredError(f"the prompt has {prompt} tokens, more than sampling.max_prompt_tokens={limit}")
         self.prompt_tokens = self.prompt_tokens or prompt
-        self._first = self._first or min(prompt, limit)  # after a restart, tokens beyond the limit count as response
+        self._first = self._first or min(prompt, limit)  # after a restart, tokens beyond the limit are response tokens
         self._grown = max(self._grown, prompt + sampled - self._first)
         self._pending = 0
         self._per_character = (prompt + sampled) / max(1, _characters(self.messages))
@@ -153,7 +153,7 @@ class ChatPolicy(Policy):
 
 
 def _with_stop(text: str, stop: Sequence[str], matched: Any) -> str:
-    """Append the stop string that the server removed: the string that it reports, or the closing tag of an open tag."""
+    """Append the stop string that the server removed: the reported string, or the closing tag of an open tag."""
     if not isinstance(matched, str):
         opened = (each for each in stop if each.startswith("</") and text.count(f"<{each[2:]}") > text.count(each))
         matched = next(opened, "")

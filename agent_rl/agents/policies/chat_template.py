@@ -2,10 +2,10 @@
 
 A conversation grows by sampled tokens and by the continuation after each turn: the token that ends the turn (if it was
 not sampled), the environment's messages, and the start of the next turn. To derive the continuation, a short made-up
-conversation is rendered, in which a turn with a marker precedes the same messages; the text after the marker is the
-continuation. The conversation itself is never rendered again.
+conversation is rendered, in which the environment's messages follow a turn with a marker; the text after the marker is
+the continuation. The conversation itself is never rendered again.
 
-A template may reject what an agent needs (a system message, two messages of one role in a row). `fitted` rewrites the
+A template may reject what an agent needs, such as a system message or two user messages in a row. `fitted` rewrites the
 messages into a form that the template accepts.
 """
 
@@ -56,7 +56,7 @@ class ChatTemplate:
     Args:
         tokenizer: a transformers tokenizer with its template set.
         options: additional variables for the template (`data.apply_chat_template_kwargs`).
-        name: the name that tables show.
+        name: the template's name in tables.
     """
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None, name: str = "") -> None:
@@ -85,14 +85,14 @@ class ChatTemplate:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, ids: Sequence[int], *, special: bool = True) -> str:
-        """Return the text of tokens, with or without its special tokens."""
+        """Return the text of the tokens, with or without special tokens."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=not special))
 
     @cached_property
     def syntax(self) -> str | None:
-        """The name (in `SYNTAXES`) of the syntax in which the template writes calls, or which `with_tools` requests.
+        """The name (in `SYNTAXES`) of the syntax in which the template writes calls or `with_tools` requests calls.
 
-        None means that the template shows tools, but writes calls in no known syntax.
+        None means that the template shows tools, but does not write calls in a known syntax.
         """
         return self._own_syntax or (SYNTAX if self.asks_for_calls else None)
 
@@ -119,7 +119,7 @@ class ChatTemplate:
         return None
 
     def rendered(self, messages: Messages, tools: Any = None, *, prompt: bool) -> str:
-        """Render the conversation as a server does, which first parses the calls in the turns."""
+        """Parse the calls in the turns, as a server does, and then render the conversation."""
         if self.asks_for_calls:
             return self._fitted_text(messages, tools, prompt=prompt)
         with contextlib.suppress(Exception):
@@ -149,8 +149,8 @@ class ChatTemplate:
     def fitted(self, messages: Messages) -> list[dict[str, Any]]:
         """Return the messages in a form that the template accepts.
 
-        A rejected system message goes to the start of the first user message, rejected messages of one role in a row
-        are joined, and results become user messages if the template rejects them and does not show tools.
+        A rejected system message is moved to the start of the first user message, rejected user messages in a row are
+        joined, and results become user messages if the template rejects tool messages and does not show tools.
         """
         fitted = [dict(message) for message in messages]
         if not self._takes_results and not self.names_tools:
@@ -174,7 +174,7 @@ class ChatTemplate:
 
     @cached_property
     def names_tools(self) -> bool:
-        """Whether the template shows tools; if not, `text` puts them in a message."""
+        """Whether the template shows tools; if not, `text` describes the tools in a message."""
         template = self.tokenizer.chat_template
         return not isinstance(template, str) or re.search(r"\btools\b", template) is not None
 
@@ -226,7 +226,7 @@ class ChatTemplate:
 
     @cached_property
     def _followings(self) -> list[Following]:
-        """The continuations after a turn answered by a user and by a tool, if the template accepts them."""
+        """The continuations after a turn, once answered by a user and once by a tool, if the template renders them."""
         followings = []
         for message in (USER, RESULT):
             with contextlib.suppress(Exception):  # a template may raise anything
@@ -244,7 +244,7 @@ class ChatTemplate:
             raise
 
     def _with_calls(self, messages: Messages) -> list[dict[str, Any]]:
-        """Move calls in the text of turns to the template's `tool_calls`, and return the messages."""
+        """Return the messages, with calls that are in the text of turns moved to `tool_calls`."""
         converted, syntax = [dict(message) for message in messages], SYNTAXES[self.syntax or "hermes"]
         for number, message in enumerate(converted):
             content = message.get("content")
@@ -334,7 +334,7 @@ _templates: dict[tuple[int, str, str], ChatTemplate] = {}
 
 
 def template_of(tokenizer: Any, options: Mapping[str, Any] | None = None) -> ChatTemplate:
-    """Return a tokenizer's template; all conversations of a process share the object and its cache."""
+    """Return a tokenizer's template; all conversations of a process share the template and its cache."""
     key = (id(tokenizer), str(tokenizer.chat_template), repr(options or {}))
     return _templates.get(key) or _templates.setdefault(key, ChatTemplate(tokenizer, options))
 
@@ -343,7 +343,7 @@ def with_syntax(limits: EpisodeLimits, tokenizer: Any, options: Mapping[str, Any
     """Return the limits; `multi_turn.format=auto` is replaced by the syntax that the chat template writes.
 
     Raises:
-        ConfigError: the template writes no known syntax.
+        ConfigError: the template does not write calls in a known syntax.
     """
     if limits.format != AUTO:
         return limits
@@ -352,7 +352,7 @@ def with_syntax(limits: EpisodeLimits, tokenizer: Any, options: Mapping[str, Any
         raise ConfigError(
             FORMAT_KEY,
             f"the chat template cannot be used: {NO_SYNTAX}",
-            f"Set it to the syntax that the model writes, one of {syntaxes}, or use react_agent",
+            f"Choose the syntax that the model writes, one of {syntaxes}, or use react_agent",
         )
     return limits._replace(format=syntax)
 
@@ -382,10 +382,10 @@ def load_tokenizer(name: str, key: str) -> Any:
 
     Args:
         name: the model's folder, or its name on the Hub.
-        key: the setting that contains the name, for errors.
+        key: the configuration key that error messages name.
 
     Raises:
-        ConfigError: there is no such tokenizer, or it has no chat template.
+        ConfigError: the tokenizer does not exist or has no chat template.
     """
     from transformers import AutoTokenizer
 

@@ -1,8 +1,8 @@
 """Excludes void turns and overlong trajectories from the loss (`agent_rl.mask_void` and `agent_rl.mask_overlong`).
 
 Void turns, which have neither a call nor an answer, are rare and improbable, and their gradients are large, so
-SimpleTIR (arXiv 2509.02479) excludes whole trajectories with a void turn. A trajectory that the token budget ended has
-no known outcome, so its reward is noise, which DAPO (arXiv 2503.14476, section 3.4) excludes.
+SimpleTIR (arXiv 2509.02479) excludes whole trajectories with a void turn. If the token budget ended a trajectory, its
+outcome is unknown and its reward is noise, so DAPO (arXiv 2503.14476, section 3.4) excludes such trajectories.
 
 The reward of an excluded trajectory stays in the group's baseline, as with TRL's `mask_truncated_completions`, SkyRL's
 `apply_overlong_filtering` and NeMo RL's `overlong_filtering`, which change only the mask.
@@ -29,10 +29,10 @@ def masked_sequences(
 
     Args:
         sequences: all sequences, in order; each run of sampled tokens is a turn, or the notes of a fold.
-        trajectory: supplies the stop reason and the turns.
-        mask_void: `turn`: exclude void turns, and sequences without any other turn. `trajectory`: exclude the whole
-            trajectory if it has a void turn.
-        mask_overlong: exclude a whole trajectory if its stop reason is `max_tokens`.
+        trajectory: the trajectory, with its turns and stop reason.
+        mask_void: with `turn`, exclude void turns, and sequences without any other turn; with `trajectory`, exclude the
+            whole trajectory if it has a void turn.
+        mask_overlong: whether to exclude the whole trajectory if its stop reason is `max_tokens`.
 
     Returns:
         At least one sequence. With `turn`, a sequence ends with its last trained token, which gets the reward, unless

@@ -1,7 +1,7 @@
 """Runs a transformers model in this process, for small models, tests, or a quick look at a checkpoint.
 
-Waiting requests are generated as one batch. The model is not served by an inference engine, so a batch is as slow as
-its longest turn, and every turn computes the whole conversation again.
+Waiting requests are processed as one batch. The model is not served by an inference engine, so a batch is as slow as
+its longest turn, and every turn recomputes the whole conversation.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Pending = tuple[list[int], dict[str, Any], "asyncio.Future[Sampled]"]
 
 
 class LocalModel(TokenSource):
-    """A model folder, or a name on the Hub.
+    """A transformers model from a folder or from the Hub.
 
     Args:
         model: the model's folder or name.
         chat: the model's tokenizer.
-        sampling: how turns are sampled; `seed` is not used.
-        batch: maximum number of conversations that are generated together.
-        dtype: the dtype of the weights, in transformers' form.
+        sampling: the sampling parameters; seeds are ignored.
+        batch: maximum number of conversations in one batch.
+        dtype: the dtype of the weights, as transformers names it.
 
     Raises:
-        ConfigError: there is no such model.
+        ConfigError: transformers cannot load the model.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class LocalModel(TokenSource):
                     answer.set_result(one)
 
     def _generate(self, requests: list[Pending]) -> list[tuple[asyncio.Future[Sampled], Sampled]]:
-        """Generate a batch for each set of stop strings and tokens, which differ between agents."""
+        """Generate one batch for each set of stop strings and stop tokens, which differ between agents."""
         kinds: dict[str, list[Pending]] = {}
         for request in requests:
             kinds.setdefault(repr((request[1].get("stop"), request[1].get("stop_token_ids"))), []).append(request)
@@ -87,7 +87,7 @@ class LocalModel(TokenSource):
         return [(answer, one) for batch, done in pairs for (*_, answer), one in zip(batch, done, strict=True)]
 
     def _together(self, requests: list[Pending]) -> list[Sampled]:
-        """Generate the turns, without gradients, of requests that differ only in `max_new_tokens`."""
+        """Generate the turns of requests that differ only in `max_new_tokens`, without gradients."""
         import torch
 
         params = requests[0][1]
@@ -124,7 +124,7 @@ class LocalModel(TokenSource):
 
 
 def _row(ids: list[int], limit: int, ends: set[int], pad: int, scores_TV: Any) -> Sampled:
-    """Cut a row of a batch at the end of its turn; shorter rows are padded."""
+    """Cut a row of a batch at the end of its turn, and remove the padding of a shorter row."""
     ids = ids[:limit]
     while ids and ids[-1] == pad and pad not in ends:
         ids.pop()

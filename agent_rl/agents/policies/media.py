@@ -1,4 +1,4 @@
-"""A conversation's images, videos and audio clips for a vision model, in verl's forms.
+"""A conversation's images, videos and audio clips for a vision model, in the forms that verl uses.
 
 verl reads the media of the prompt from the row's messages; tool results can add more images.
 """
@@ -16,7 +16,7 @@ from agent_rl.data.contract import IMAGE
 from agent_rl.errors import ConfigError
 
 _IMAGES = ("image", "image_url")
-"""Types of message parts that are images."""
+"""Types of the message parts that contain images."""
 
 
 @dataclass(slots=True)
@@ -82,11 +82,11 @@ class Media:
         }
 
     def payload(self) -> Any:
-        """The prompt's videos in the form that SGLang takes, or None if there are no videos."""
+        """Return the prompt's videos in the form that SGLang expects, or None if there are no videos."""
         return self.video_payload(self.videos, self.features)
 
     def trained(self, images: list[Any]) -> dict[str, Any]:
-        """Return the media of a training sequence with these images, in the form that verl's trainer takes."""
+        """Return the media of a training sequence with these images, in the form that verl's trainer expects."""
         media = {"images": images or None, "videos": self.videos, "audios": self.audios}
         return {name: value for name, value in media.items() if value is not None}
 
@@ -112,7 +112,7 @@ def require_vision(builder: Any) -> None:
     if not builder.supports_multimodal():
         problem = "the conversation has images, videos or audio, which this model does not accept"
         raise ConfigError(
-            "actor_rollout_ref.model.path", problem, "Choose a model with vision, or other rows and tools"
+            "actor_rollout_ref.model.path", problem, "Choose a vision model, or rows and tools without media"
         )
 
 

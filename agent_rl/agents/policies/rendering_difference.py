@@ -23,11 +23,11 @@ THOUGHTS = (
 
 
 def difference(template: ChatTemplate, written: str, later: str) -> str:
-    """Return the kind of difference: `IN_WHITE_SPACE`, `IN_THOUGHTS` or `IN_ORDER`, or "" for another or several kinds.
+    """Return the kind of difference: `IN_WHITE_SPACE`, `IN_THOUGHTS`, `IN_ORDER`, or "" for any other difference.
 
     Args:
         template: the template used for both renderings.
-        written: the start of a conversation.
+        written: the start of the conversation, as written turn by turn.
         later: the whole conversation, or its start, rendered again.
     """
     if "".join(later.split()).startswith("".join(written.split())):
@@ -42,7 +42,7 @@ def _words(template: ChatTemplate, text: str) -> list[str]:
     """Return the text without thoughts, their markers and special tokens."""
     for begin, end in THOUGHTS:
         text = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", " ", text, flags=re.DOTALL)
-        text = re.sub(rf"[^\n>]*\n?{re.escape(end)}", " ", text).replace(begin, " ")  # the prompt opened the thought
+        text = re.sub(rf"[^\n>]*\n?{re.escape(end)}", " ", text).replace(begin, " ")  # the prompt may open the thought
     for header in (f"{CHANNEL}final", "<|channel>thought"):
         text = text.replace(header, " ")
     for token in template.added_tokens:

@@ -1,6 +1,6 @@
-"""Describes tools in the first message, for a chat template that shows no tools; calls are requested as in Hermes.
+"""Describes tools in the first message, for a chat template that shows no tools, and requests calls as Hermes does.
 
-Models that were trained on several forms, such as SmolLM3, understand such prompts; other models learn it in training.
+Models trained on several formats, such as SmolLM3, understand such prompts; other models learn the format in training.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ For each call, write a JSON object with the function's name and arguments within
 def with_tools(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], *, system: bool, form: bool
 ) -> list[dict[str, Any]]:
-    """Return the messages; the first message describes the tools.
+    """Return the messages with a description of the tools in the first message.
 
     Args:
         messages: the messages of a conversation.
         tools: schemas in OpenAI's form.
-        system: whether the template accepts a system message; otherwise the user message starts with the section.
+        system: whether the template accepts a system message; if not, the first user message starts with the section.
         form: whether the section explains how to write a call.
     """
     section = _SECTION.format(signatures="\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)) + (

@@ -29,9 +29,9 @@ class Sampling(BaseModel):
     top_k: int | None = Field(default=None, ge=1)
     """Number of most likely tokens from which each token is sampled; all endpoints except OpenAI's accept this key."""
     max_prompt_tokens: int | None = Field(default=None, ge=1)
-    """Maximum number of prompt tokens (`data.max_prompt_length`); a longer one is unscored; null means no limit."""
+    """Maximum number of prompt tokens (`data.max_prompt_length`) or null; episodes with longer prompts are unscored."""
     max_response_tokens: int = Field(default=2048, ge=1)
-    """Maximum number of tokens per episode after the prompt, observations included, as `data.max_response_length`."""
+    """Maximum number of tokens per episode after the prompt, observations included, like `data.max_response_length`."""
     body: dict[str, Any] = Field(default_factory=dict)
     """Additional fields for requests to a chat endpoint; null removes a field that would be sent."""
 
@@ -46,7 +46,7 @@ class PolicyUsage:
 
 
 class PolicySource(ABC):
-    """A model that answers many episodes at once; use it as an async context manager."""
+    """A model that serves many episodes concurrently; use the object as an async context manager."""
 
     client: ChatClient | None = None
     """The client of the server, or None if there is no server."""
@@ -61,10 +61,10 @@ class PolicySource(ABC):
             await self.client.__aexit__()
 
     async def check(self) -> None:
-        """Check that the model can be used, before the first episode.
+        """Check, before the first episode, that the model can be used.
 
         Raises:
-            ConfigError: the model cannot be reached, or has another name.
+            ConfigError: the model cannot be reached, or has a different name.
         """
         if self.client is not None:
             await self.client.check()
@@ -76,7 +76,7 @@ class PolicySource(ABC):
         Args:
             usage: the counts that the policy updates.
             seed: the sampling seed, if the model accepts one; None means the model's own seed.
-            format: sets which special tokens end a turn and belong to its text; None means the model's configuration.
+            format: the agent's format, which may add stop tokens and keep special tokens; None means no format.
         """
 
 
@@ -86,7 +86,7 @@ def open_client(
     """Open a client for a model's server.
 
     Args:
-        url: the server's URL; `/v1` is added if it has no path.
+        url: the server's URL; `/v1` is added to a URL without a path.
         model: the model's name on the server.
         api_key_env: environment variable that contains the API key; if None, no key is sent.
         concurrency: maximum number of concurrent requests.
@@ -96,7 +96,7 @@ def open_client(
         ConfigError: the URL is invalid, or the API key is not in the environment.
     """
     if not url.startswith(("http://", "https://")):
-        raise ConfigError("endpoint", f"{url!r} is not an address", "Write it as http://127.0.0.1:8000")
+        raise ConfigError("endpoint", f"{url!r} is not an address", "Write a URL such as http://127.0.0.1:8000")
     limits = {"max_concurrent": concurrency, "timeout_s": timeout_s, "total_s": 3 * timeout_s}
     config = EndpointConfig.model_validate({"url": url, "model": model, "api_key_env": api_key_env, **limits})
     return ChatClient(config)

@@ -65,18 +65,18 @@ class TokenPolicy(Policy):
         prompt_length: maximum number of tokens in the prompt.
         response_length: maximum number of tokens in a training sequence's response.
         engine_stops: whether the engine supports stop strings.
-        format: determines which special tokens end a turn, and whether its text contains them; None: only the model's
-            configuration.
+        format: the agent's format, which determines the special tokens that end a turn and whether the turn's text
+            contains special tokens; None means that only the model's configuration determines this.
         media: the prompt's images, videos and audio.
-        drop_thoughts: start a new training sequence where the template drops thoughts of earlier turns.
+        drop_thoughts: whether to start a new training sequence where the template drops thoughts of earlier turns.
 
     Attributes:
-        server: the argument.
+        server: the token server.
         prompt_ids: the prompt's token ids.
         ids: prompt and response token ids so far.
         mask, logprobs: the current values of these fields of `TrainingSequence`.
-        extra_fields: the server's reports (versions of the weights), in verl's form.
-        preempted: how often the engine preempted the requests; -1 if unknown.
+        extra_fields: the weight versions that the server reported, in verl's form.
+        preempted: how often the engine preempted the requests; -1 means unknown.
     """
 
     def __init__(
@@ -143,12 +143,12 @@ class TokenPolicy(Policy):
         if is_trained:
             self._siblings.append(other)
         else:
-            other.extra_fields = {}  # its versions are not those of the trained conversation
+            other.extra_fields = {}  # an untrained conversation has its own weight versions
             other._samples = itertools.count(1)
         return other
 
     def count_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] | None = None) -> int:
-        """Return the number of tokens before the next turn, from the builder; see `Policy.count_tokens`."""
+        """Count the tokens before the next turn with the builder; see `Policy.count_tokens`."""
         if tools is not None:
             return len(self.media.render(self._builder, list(messages), tools or None, self.media.images_of(messages)))
         updated = [*self._messages, *messages]
@@ -156,7 +156,7 @@ class TokenPolicy(Policy):
         return len(merged.token_ids)
 
     def as_text(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """Return the messages with a space within each special token in their text, so that it is encoded as text."""
+        """Return the messages with a space inside each special token, so that such a token is encoded as text."""
         control = _control_tokens(self._tokenizer)
         return [
             {**message, "content": control.sub(lambda match: f"{match[0][0]} {match[0][1:]}", message["content"])}
@@ -164,7 +164,7 @@ class TokenPolicy(Policy):
         ]
 
     def forget_turn(self) -> None:
-        """Exclude the last turn from training: its tokens get mask 0."""
+        """Exclude the last turn from training by setting the mask of its tokens to 0."""
         del self._spans[-1:]
         self.mask[self._last_turn :] = array("b", bytes(len(self.mask) - self._last_turn))
 
@@ -179,7 +179,7 @@ class TokenPolicy(Policy):
         if not self.prompt_ids and len(ids) > self._prompt_length:
             raise UnscoredError(
                 f"the prompt has {len(ids)} tokens with the agent's instructions, more than "
-                f"data.max_prompt_length={self._prompt_length}: raise it, or shorten the row or "
+                f"data.max_prompt_length={self._prompt_length}: raise this limit, or shorten the row or "
                 "the agent's instructions"
             )
         if not self._restart(ids, images):
@@ -187,7 +187,7 @@ class TokenPolicy(Policy):
         self._messages, self._tools = list(messages), tools
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """Sample one turn within the rest of `data.max_response_length`."""
+        """Sample one turn within what is left of `data.max_response_length`."""
         left = self._response_length - self.reserve - len(self.mask)
         left = left if self.most is None else max(1, min(left, self.most))
         self._last_turn = len(self.mask)
@@ -203,7 +203,7 @@ class TokenPolicy(Policy):
             )
         except FatalError:
             raise
-        except Exception as error:  # any error from the engine or Ray: not the policy's fault
+        except Exception as error:  # an error from the engine or Ray is not the policy's fault
             raise EngineError(f"{type(error).__name__}: {error}") from error
         self._note(output)
         sampled, logprobs = output.token_ids, output.log_probs
@@ -296,7 +296,7 @@ class TokenPolicy(Policy):
     def _restart(self, ids: list[int], images: list[Any]) -> bool:
         """Continue from these ids in a new training sequence; if they do not fit, change nothing and return False.
 
-        Tokens beyond the prompt's limit count as response, with mask 0.
+        Tokens beyond the prompt's limit become part of the response, with mask 0.
         """
         prompt, history = ids[: self._prompt_length], ids[self._prompt_length :]
         if len(history) >= self._response_length - self.reserve:
@@ -330,7 +330,7 @@ class TokenPolicy(Policy):
         text = self._text(sampled)
         if (first := first_stop(text, stop)) is None:
             return sampled, text, None
-        low, high = 1, len(sampled)  # whether a prefix contains a stop string is monotonic in its length
+        low, high = 1, len(sampled)  # once a prefix contains a stop string, every longer one does
         while low < high:
             middle = (low + high) // 2
             prefix = self._text(sampled[:middle])
@@ -365,10 +365,10 @@ class TokenPolicy(Policy):
         return [] if end is None or last == end else [end]
 
     def _note(self, output: Any) -> None:
-        """Store verl's reports on the server's answers: versions of the weights and preemptions."""
+        """Store the weight versions and the number of preemptions that verl reports with an answer."""
         known = dict(self.extra_fields)
         self.extra_fields.update({} if known else output.extra_fields)
-        for name, outer in (("min_global_steps", min), ("max_global_steps", max)):  # conversations run at the same time
+        for name, outer in (("min_global_steps", min), ("max_global_steps", max)):  # conversations run concurrently
             steps = [each for each in (known.get(name), output.extra_fields.get(name)) if each is not None]
             if steps:
                 self.extra_fields[name] = outer(steps)

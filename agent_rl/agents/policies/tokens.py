@@ -1,8 +1,8 @@
 """Policies that send token ids to SGLang or vLLM, and receive token ids.
 
-The conversation is the same as in training (`agents.policies.token_policy`) except for the server, so an episode equals
-the trainer's token for token. The text around turns comes from the same builder, which is passed to the policies,
-because they must not depend on verl.
+The conversation is the same as in training (`agents.policies.token_policy`) except for the server, so an episode has
+exactly the tokens that it has in training. The text around turns comes from the same builder, which the caller passes,
+because policies must not depend on verl.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TokenSource(PolicySource):
     """A token server with its model's tokenizer.
 
     Args:
-        chat: the tokenizer and the template's tokens.
+        chat: the model's tokenizer and the builder of the tokens around turns.
         sampling: the sampling parameters.
     """
 

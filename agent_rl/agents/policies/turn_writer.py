@@ -14,7 +14,7 @@ from agent_rl.trajectory import ToolCall
 
 
 class TurnWriter:
-    """Writes turns as a chat template does, without the end of the turn.
+    """Writes turns as a chat template does, without the tokens that end a turn.
 
     Args:
         template: the model's chat template.
@@ -28,7 +28,7 @@ class TurnWriter:
         """Return a turn with these calls.
 
         Raises:
-            ValueError: the template writes no calls.
+            ValueError: the template does not write calls.
         """
         template = self.template
         if template.asks_for_calls:
@@ -55,7 +55,7 @@ class TurnWriter:
         return template.decode(before[same:]) + text if same == len(opening) else text
 
     def after_thought(self, text: str) -> str:
-        """Return the turn; a thought precedes it if the template opens a thought at the start of the turn."""
+        """Return the turn, preceded by a thought if the template opens a thought at the start of a turn."""
         opening = self.template.text([USER], self.tools, prompt=True)
         for begin, end in THOUGHTS:
             if begin in opening and end not in opening.rpartition(begin)[2]:

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: requests, answers and events of a stream."""
+"""OpenAI's Chat Completions API: requests, answers and stream events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def chat_request(body: Mapping[str, Any]) -> TurnRequest:
     """Read the body of `POST /v1/chat/completions`.
 
     Raises:
-        RequestError: a parameter cannot be honoured.
+        RequestError: a parameter is not supported.
     """
     if (body.get("n") or 1) != 1:
         raise RequestError("n must be 1: every sample of a row is a separate episode")
@@ -44,7 +44,7 @@ def chat_request(body: Mapping[str, Any]) -> TurnRequest:
 
 
 def chat_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of the answer to a chat completion request."""
+    """Return the body of the answer to a Chat Completions API request."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else "")}
     if reply.calls:
         message["tool_calls"] = _calls(reply)

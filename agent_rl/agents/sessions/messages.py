@@ -1,4 +1,4 @@
-"""Anthropic's messages: requests, answers, events of a stream and errors."""
+"""Anthropic's Messages API: requests, answers, stream events and errors."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from agent_rl.agents.sessions.request import (
 )
 
 CHANGES = "x-anthropic-billing-header"
-"""Start of a part of Claude Code's system prompt that differs in each request."""
+"""Start of the part of Claude Code's system prompt that differs in each request."""
 ERRORS = {400: "invalid_request_error", 401: "authentication_error", 503: "api_error"}
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 ERROR = "Error: "
-"""Start of the text of a tool's result with `is_error`."""
+"""Start of a tool result's text if the result has `is_error`."""
 
 
 def messages_request(body: Mapping[str, Any]) -> TurnRequest:
     """Read the body of `POST /v1/messages`, or of `POST /v1/messages/count_tokens`.
 
     Raises:
-        RequestError: a parameter cannot be honoured.
+        RequestError: a parameter is not supported.
     """
     if body.get("output_format") or (body.get("output_config") or {}).get("format"):
         raise RequestError("structured outputs are not supported, because the policy is trained without a grammar")
@@ -55,7 +55,7 @@ def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _messages(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return one message per tool result, and then one message with the other blocks of the role."""
+    """Return one message per tool result, followed by one message with the role's other blocks."""
     messages: list[ChatMessage] = []
     calls, others = [], []
     for block in blocks:
@@ -73,7 +73,7 @@ def _messages(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessag
 
 
 def messages_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of the answer to a request for a message."""
+    """Return the body of the answer to a Messages API request."""
     usage = {"input_tokens": reply.prompt_tokens, "output_tokens": reply.completion_tokens}
     return {
         "id": f"msg_{reply.id}",
@@ -120,7 +120,7 @@ def messages_error(error: RequestError) -> dict[str, Any]:
 
 
 def _content(reply: TurnReply, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the blocks of a turn, with its thoughts if the client reads them."""
+    """Return the blocks of a turn, including its thoughts if the client requests thoughts."""
     content: list[dict[str, Any]] = []
     if reply.thoughts and (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"):
         content.append({"type": "thinking", "thinking": reply.thoughts, "signature": reply.id})

@@ -29,17 +29,17 @@ from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
 KEY = "agent_rl.gateway"
 PACKAGE = Path(__file__).parents[2]
-"""Folder of agent_rl. In a run on a CPU, Python's path contains its replacements for packages that need a GPU."""
+"""The folder of agent_rl. CPU runs add this folder's replacements for packages that need a GPU to Python's path."""
 LIMITS = "ulimit -c 0 2>/dev/null; ulimit -f 8388608 2>/dev/null; "
-"""Start of a shell command: no core dumps, and files of at most 4 GiB."""
+"""Start of a shell command, which turns off core dumps and limits files to 4 GiB."""
 FRAME = re.compile(r'^ +File "(.+)", line (\d+)', re.MULTILINE)
 """A place in a traceback."""
 ERROR = re.compile(r'^ +File ".+?\n((\S[^:\n]*).*)', re.MULTILINE | re.DOTALL)
-"""A traceback from its first place on, with the exception and its type as groups."""
+"""A traceback from its first `File` line on, with the exception and its type as groups."""
 GROUP = re.compile(r"^ *(\| |\+-.*)", re.MULTILINE)
-"""What precedes the lines of a traceback in the traceback of an exception group."""
+"""Characters that an exception group's traceback adds before each line of the tracebacks inside the group."""
 INSTALLED = re.compile(rf"^<|^{re.escape(str(PACKAGE))}/|site-packages|/lib/python")
-"""Files that are not the user's."""
+"""Paths of files that the user did not write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ProgramEnd:
 
     problem: str | None = None
     bug: str | None = None
-    """The type and the place of an exception, by which equal failures are recognised."""
+    """The type and the place of an exception, which identify equal failures."""
 
 
 @functools.cache
@@ -61,7 +61,7 @@ def address_for(url: str | None) -> str:
     host = httpx.URL(url).host if url else "127.0.0.1"
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, 9))  # sends nothing: the system chooses the network
+            probe.connect((host, 9))  # a UDP socket sends nothing here; the system only chooses a network
             return str(probe.getsockname()[0])
     except OSError as error:
         raise ConfigError(f"{KEY}.url", f"the host {host!r} cannot be reached ({error})", "Correct the URL") from None
@@ -71,7 +71,7 @@ async def run_program(settings: GatewaySettings, row: Mapping[str, Any], base_ur
     """Run the program of a row until it ends, for at most `timeout_s` seconds.
 
     Args:
-        settings: the section `agent_rl.gateway`.
+        settings: the `agent_rl.gateway` section.
         row: the row's `prompt` and `extra_info`.
         base_url: address of the gateway, without `/v1`.
         key: the API key that identifies the session.
@@ -92,7 +92,7 @@ async def run_program(settings: GatewaySettings, row: Mapping[str, Any], base_ur
             if settings.url is not None:
                 return await within(settings.timeout_s, _post(settings.url, row, f"{base_url}/v1", key))
         except OutOfTime:
-            return ProgramEnd(f"the program did not end within {settings.timeout_s:g} s")
+            return ProgramEnd(f"the program did not finish within {settings.timeout_s:g} s")
     raise ConfigError(KEY, "no program is set", "Set agent_rl.gateway.command, function or url")
 
 
@@ -110,7 +110,7 @@ async def _run_command(
             )  # fmt: skip
         try:
             await within(settings.timeout_s, process.wait())
-        finally:  # also when the episode is cancelled: the program's children end with it
+        finally:  # the program's children are killed even if the episode is canceled
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
@@ -119,11 +119,11 @@ async def _run_command(
         with output.open("rb") as written:
             written.seek(max(0, output.stat().st_size - TAIL))
             text = written.read().decode(errors="replace")
-        return _crash(f"the program ended with exit code {process.returncode}", text)
+        return _crash(f"the program exited with code {process.returncode}", text)
 
 
 def _crash(problem: str, output: str) -> ProgramEnd:
-    """Return the end of a program with this output; the place of a bug is its last one in the user's files."""
+    """Return how a program with this output ended; a bug's place is the traceback's last line in the user's files."""
     trace = GROUP.sub("", output).rpartition("Traceback (most recent call last):")[2]
     text, bug = output.strip().rpartition("\n")[2], None
     if error := ERROR.search(trace):
@@ -143,13 +143,13 @@ def _environment(settings: GatewaySettings) -> dict[str, str]:
 
 
 def _addresses(base_url: str, key: str) -> dict[str, str]:
-    """Return the environment variables that give clients the policy's address."""
+    """Return the environment variables from which clients read the policy's address."""
     openai = {"OPENAI_BASE_URL": f"{base_url}/v1", "OPENAI_API_KEY": key}
     return {**openai, "ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_API_KEY": key, "AGENT_RL_GATEWAY": base_url}
 
 
 class FunctionWorker:
-    """A process that has imported a function, and that ends with the process that started it.
+    """A process that has imported a function, and that exits when its parent process exits.
 
     Args:
         python: the interpreter.
@@ -158,7 +158,7 @@ class FunctionWorker:
         limit_s: time limit of the import in seconds.
 
     Raises:
-        ConfigError: there is no such interpreter, or it cannot import the function.
+        ConfigError: the interpreter does not exist or cannot import the function.
     """
 
     def __init__(self, python: str, function: str, environment: Mapping[str, str], limit_s: float) -> None:
@@ -174,12 +174,12 @@ class FunctionWorker:
             )  # fmt: skip
         self._control.settimeout(limit_s)
         try:
-            output = self._control.recv(2**16).decode() or "it ended"
+            output = self._control.recv(2**16).decode() or "it exited"
         except TimeoutError:
             output = f"the import took more than {limit_s:g} s"
         if output != IMPORTED:
             self.close()
-            remedy = "Install there what the file imports, and create clients of the model in the function"
+            remedy = "Install what the file imports, and create clients of the model inside the function"
             problem = _crash(f"{path} cannot import {function!r}", output).problem
             raise ConfigError(f"{KEY}.function", str(problem), remedy)
 
@@ -190,9 +190,9 @@ class FunctionWorker:
         self.process.wait()
 
     async def call(self, arguments: Mapping[str, Any], environment: Mapping[str, str]) -> ProgramEnd:
-        """Call the function in a fork, which is killed with its children at the end, or when the call is cancelled."""
+        """Call the function in a fork, which is killed with its children at the end, or when the call is canceled."""
         ours, theirs = socket.socketpair()
-        with theirs, contextlib.suppress(OSError):  # the worker has died: the call gets no answer
+        with theirs, contextlib.suppress(OSError):  # if the worker has died, the call gets no answer
             socket.send_fds(self._control, [b"."], [theirs.fileno()])
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         process, answer = 0, b""
@@ -215,10 +215,10 @@ _workers: dict[tuple[str, str], FunctionWorker] = {}
 
 
 def function_worker(settings: GatewaySettings) -> FunctionWorker:
-    """Return this process's worker for `function`, which the first use starts.
+    """Return this process's worker for the configured function, after starting the worker at the first use.
 
     Raises:
-        ConfigError: there is no such interpreter, or it cannot import the function.
+        ConfigError: the interpreter does not exist or cannot import the function.
     """
     key = settings.python or sys.executable, str(settings.function)
     if key in _workers and _workers[key].process.poll() is not None:

@@ -18,13 +18,13 @@ SAMPLING: Mapping[str, Any] = {
     "temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0,
     "presence_penalty": 0.0, "logit_bias": {},
 }  # fmt: skip
-"""Sampling parameters that a request may set, with their neutral values; the run's parameters apply instead."""
+"""Sampling parameters that a request may set without effect, with neutral values; the run's parameters apply."""
 
 ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
 """Roles of the APIs, and their names in chat templates."""
 
 WRITTEN_CALLS = "Calling tools:\n"
-"""The text that smolagents adds to the turns that it sends back, before a Python list of their calls."""
+"""The text before the Python list of calls that smolagents appends to the turns that it sends back."""
 
 
 class RequestError(Exception):
@@ -33,7 +33,7 @@ class RequestError(Exception):
     Args:
         text: the problem.
         status: HTTP status.
-        code: the code by which clients recognise the error, for example `context_length_exceeded`.
+        code: the code by which clients recognize the error, for example `context_length_exceeded`.
     """
 
     def __init__(self, text: str, status: int = 400, code: str | None = None) -> None:
@@ -47,18 +47,18 @@ class TurnRequest:
 
     Attributes:
         messages: the whole conversation in the form of chat completions, with the roles of chat templates; arguments of
-            calls are objects. With `continues`, only the messages after the earlier reply.
+            calls are objects. With `continues`, the list has only the messages after the earlier reply.
         tools: function schemas, `{"type": "function", "function": {...}}`; empty if the turn may not call tools.
         model: the name of the model in the request.
-        max_tokens: maximum number of sampled tokens; None means as many as the episode has left.
+        max_tokens: maximum number of sampled tokens; None means all tokens that the episode has left.
         stop: strings that end the turn.
         forced: whether the client demands a call, which cannot be enforced.
         sampling: the sampling parameters that the client sets; the run's parameters apply instead.
-        continues: id of the reply whose conversation comes before the messages; empty: none.
-        instructions: the number of leading messages that a request which continues this reply does not inherit.
+        continues: id of the reply whose conversation precedes the messages; empty means that no reply precedes them.
+        instructions: the number of leading messages that a later request does not inherit when it continues the reply.
 
     Raises:
-        RequestError: a limit is not a number of tokens, or a stop string is not a text.
+        RequestError: the token limit is not a positive integer, or a stop string is not a string.
     """
 
     messages: Sequence[ChatMessage]
@@ -75,7 +75,7 @@ class TurnRequest:
         if self.max_tokens is not None and (not isinstance(self.max_tokens, int) or self.max_tokens < 1):
             raise RequestError(f"the maximum number of tokens is {self.max_tokens!r}, not an integer above 0")
         if not all(isinstance(text, str) for text in self.stop):
-            raise RequestError(f"a stop string is not a text: {self.stop!r}")
+            raise RequestError(f"stop must contain only strings, got {self.stop!r}")
 
 
 @dataclass(slots=True)
@@ -84,13 +84,13 @@ class TurnReply:
 
     Attributes:
         text: the text without thoughts and calls.
-        thoughts: the text of its thoughts.
+        thoughts: the text of the turn's thoughts.
         calls: the calls, each with an id.
         finish: why the turn ended.
         prompt_tokens: tokens before the turn.
         completion_tokens: sampled tokens.
-        stop: the stop string of the request that ended the turn.
-        is_fetched: whether a client has received the turn; otherwise the turn is not trained.
+        stop: the requested stop string that ended the turn, or None.
+        is_fetched: whether a client has received the turn; other turns are not trained on.
     """
 
     text: str
@@ -118,7 +118,7 @@ def objects(value: Any, name: str) -> Sequence[Mapping[str, Any]]:
 def turn_request(
     body: Mapping[str, Any], messages: Sequence[ChatMessage], choice: Any, max_tokens: int | None, **more: Any
 ) -> TurnRequest:
-    """Read the fields that all APIs share; `choice` (of a tool) is `auto`, `none`, or a value that requires a call.
+    """Read the fields that all APIs share; the tool choice is `auto`, `none`, or a value that requires a call.
 
     Raises:
         RequestError: a message has an unknown role, or a tool is not a function with a name; see also `TurnRequest`.
@@ -137,7 +137,7 @@ def turn_request(
 
 
 def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    """Return a call as a part of a chat message; arguments that are JSON text become an object."""
+    """Return a call in the form of chat messages; arguments in JSON text are parsed into an object."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
@@ -147,9 +147,9 @@ def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
 
 
 def _function_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool in the form that chat templates take."""
-    function = tool.get("function", tool)  # only chat completions have this level
-    is_function = tool.get("type") in (None, "function") or "input_schema" in tool  # Anthropic's are of type custom
+    """Return a tool in the form that chat templates expect."""
+    function = tool.get("function", tool)  # only Chat Completions nests the function under this key
+    is_function = tool.get("type") in (None, "function") or "input_schema" in tool  # Anthropic's type is custom
     if not is_function or not isinstance(function, Mapping) or not function.get("name"):
         raise RequestError(f"a tool must be a function with a name, got {json.dumps(tool, default=str)[:200]}")
     kept = {"name": "name", "description": "description", "input_schema": "parameters", "parameters": "parameters"}
@@ -160,12 +160,12 @@ def _function_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def event(kind: str, **more: Any) -> str:
-    """Return an event of a stream whose data repeat its type."""
+    """Return a stream event whose data repeats the event's type."""
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n"
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message's content: a string, parts, or None.
+    """Return the text of a message's content, which is a string, a list of parts, or None.
 
     Raises:
         RequestError: a part is not text.

@@ -1,4 +1,4 @@
-"""OpenAI's responses: requests, answers and events of a stream."""
+"""OpenAI's Responses API: requests, answers and stream events."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ ECHOED: Mapping[str, Any] = {
     "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": 1.0, "truncation": "disabled",
     "user": None,
 }  # fmt: skip
-"""Parameters of a request that the answer repeats, with their defaults."""
+"""Request parameters that the answer repeats, with their defaults."""
 PARTS: Mapping[str, tuple[str, str, str, dict[str, Any]]] = {
     "reasoning": ("summary", "reasoning_summary_part", "reasoning_summary_text", {}),
     "message": ("content", "content_part", "output_text", {"logprobs": []}),
 }
-"""For each kind of item with text: the key of its only part, the events of the part and of its text, other fields."""
+"""For each kind of item with text: the key of its only part, the events of that part and its text, and other fields."""
 
 
 def responses_request(body: Mapping[str, Any]) -> TurnRequest:
     """Read the body of `POST /v1/responses`.
 
     Raises:
-        RequestError: a parameter cannot be honoured.
+        RequestError: a parameter is not supported.
     """
     for name in REFUSED:
         if body.get(name):
@@ -76,7 +76,7 @@ def _messages(items: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
             output = {"role": "tool", "content": text_of(item.get("output")), "tool_call_id": item.get("call_id")}
             messages.append(output)
         elif kind == "function_call" or (kind == "message" and role == "assistant"):
-            text = spoken(text_of(item.get("content")))  # Pydantic AI sends thoughts as separate texts
+            text = spoken(text_of(item.get("content")))  # Pydantic AI sends thoughts as separate items
             if turn is None or (text and turn["content"]):
                 turn = {"role": "assistant", "content": ""}
                 messages.append(turn)
@@ -95,7 +95,7 @@ def _messages(items: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
 
 
 def responses_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of the answer to a request for a response."""
+    """Return the body of the answer to a Responses API request."""
     cut = reply.finish == "length"
     usage = {
         "input_tokens": reply.prompt_tokens,

@@ -30,18 +30,18 @@ from agent_rl.work.concurrency import PerLoop
 KEEP_ALIVE_S = 10.0
 """Seconds between comments in a stream while its turn is generated."""
 KEEP_OPEN_S = 600
-"""Seconds for which an idle connection stays open; a client that sends a request while it is closed gets an error."""
+"""Seconds for which an idle connection stays open; a request fails if it is sent while its connection is closed."""
 
 
 @dataclass(frozen=True)
 class Api:
-    """The form of one API.
+    """The functions that read the requests of one API and write its answers.
 
     Attributes:
-        request: reads a body.
-        answer: returns the body of the answer for a turn and the request's body.
-        events: yields the events of a stream for a turn and the request's body.
-        error: returns the body of an error.
+        request: function that reads the body of a request.
+        answer: function `(reply, body)` that returns the body of the answer to a request.
+        events: function `(reply, body)` that yields the events of a stream.
+        error: function that returns the body of an error answer.
     """
 
     request: Callable[[Mapping[str, Any]], TurnRequest]
@@ -60,18 +60,18 @@ APIS = {
     "/v1/responses": Api(responses_request, responses_answer, responses_events, _openai_error),
     "/v1/messages": Api(messages_request, messages_answer, messages_events, messages_error),
 }
-"""The APIs by route."""
+"""The supported APIs by route."""
 
 
 class _Server(uvicorn.Server):
-    capture_signals = contextlib.nullcontext  # type: ignore[assignment]  # the process's signals are not the server's
+    capture_signals = contextlib.nullcontext  # type: ignore[assignment]  # the server must not handle signals
 
 
 class PortServer:
     """Serves an application on a port that the system chooses.
 
     Attributes:
-        port: the port, after `start`.
+        port: the port, which `start` sets.
     """
 
     port = 0
@@ -81,10 +81,10 @@ class PortServer:
         self._server: uvicorn.Server | None = None
 
     def start(self, host: str = "127.0.0.1") -> None:
-        """Listen at this address, unless the server already listens."""
+        """Listen on this host, unless the server is already listening."""
         if self._server is None:
             listener = socket.create_server((host, 0), backlog=2048)
-            weakref.finalize(self, listener.close)  # for an event loop that has ended without `stop`
+            weakref.finalize(self, listener.close)  # in case the event loop ends without `stop`
             config = uvicorn.Config(
                 self._app, log_level="warning", access_log=False, lifespan="off", ws="none",
                 timeout_keep_alive=KEEP_OPEN_S,
@@ -96,7 +96,7 @@ class PortServer:
                     connection.transport.close()
 
             self._task = asyncio.ensure_future(server.serve([listener]))
-            self._task.add_done_callback(drop_connections)  # for an event loop that ends without `stop`
+            self._task.add_done_callback(drop_connections)  # in case the event loop ends without `stop`
             self.port = int(listener.getsockname()[1])
 
     async def stop(self) -> None:
@@ -126,16 +126,16 @@ class Gateway(PortServer):
 
     def _session(self, request: Request) -> Session:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        keys = bearer, request.headers.get("x-api-key", "")  # verifiers sends the key in one of them
+        keys = bearer, request.headers.get("x-api-key", "")  # `verifiers` sends the key in one of these headers
         session = next((self.sessions[key] for key in keys if key in self.sessions), None)
         if session is None or session.is_closed:
-            raise RequestError("the key names no open episode", 401, "invalid_api_key")
+            raise RequestError("the API key does not belong to an open episode", 401, "invalid_api_key")
         return session
 
     def _route(
         self, path: str, work: Callable[..., Awaitable[Response]], error: Callable[..., Any], method: str = "POST"
     ) -> Route:
-        """Return a route of the open sessions; a failure that the client did not cause leaves the session unscored."""
+        """Return a route of the open sessions; a failure that the client did not cause leaves the episode unscored."""
 
         async def handle(request: Request) -> Response:
             try:
@@ -145,7 +145,7 @@ class Gateway(PortServer):
                 wrong = refusal
             except ClientDisconnect:
                 return Response(status_code=499)
-            except Exception as fault:  # noqa: BLE001 - never the client's: see `Session.fail`
+            except Exception as fault:  # noqa: BLE001 - the client did not cause this error (see `Session.fail`)
                 wrong = session.fail(fault)
             return JSONResponse(error(wrong), wrong.status)
 
@@ -156,9 +156,9 @@ async def _turn(api: Api, session: Session, request: Request, body: Mapping[str,
     task = session.reply(_read(api, body), *_retry(request, body))
     if body.get("stream"):
         await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
-        if await request.is_disconnected():  # an event that is sent now would count as received
+        if await request.is_disconnected():  # an event sent now would be recorded as received
             raise ClientDisconnect
-        if not task.done() or task.exception() is None:  # an early failure is answered with its status
+        if not task.done() or task.exception() is None:  # an early failure gets an HTTP error status
             return StreamingResponse(_stream(session, task, api, body), media_type="text/event-stream")
     reply = await asyncio.shield(task)
     answer = JSONResponse(api.answer(reply, body))
@@ -188,7 +188,7 @@ _gateways: PerLoop[Gateway] = PerLoop(Gateway)
 
 
 def gateway(host: str = "127.0.0.1") -> Gateway:
-    """Return the server of this process and event loop, which the first use starts at this address."""
+    """Return the gateway of this process and event loop, which the first use starts on this host."""
     server = _gateways.get()
     server.start(host)
     return server
@@ -197,19 +197,19 @@ def gateway(host: str = "127.0.0.1") -> Gateway:
 async def _stream(
     session: Session, task: asyncio.Task[TurnReply], api: Api, body: Mapping[str, Any]
 ) -> AsyncIterator[str]:
-    """Yield comments until the turn is finished, and then its events."""
+    """Yield comments until the turn is finished, and then yield the turn's events."""
     while not (await asyncio.wait({task}, timeout=KEEP_ALIVE_S))[0]:
         yield ": generating\n\n"
     try:
         reply = task.result()
         events = list(api.events(reply, body))
-    except Exception as error:  # noqa: BLE001 - the status has been sent already
+    except Exception as error:  # noqa: BLE001 - the HTTP status has already been sent
         wrong = error if isinstance(error, RequestError) else session.fail(error)
         yield f"event: error\ndata: {json.dumps(api.error(wrong))}\n\n"
         return
     for event in events[:-2]:
         yield event
-    reply.is_fetched = True  # before the last events: a client may hang up as soon as it has the turn
+    reply.is_fetched = True  # set before the last events, because the client may then hang up
     for event in events[-2:]:
         yield event
 
@@ -220,7 +220,7 @@ async def _body(request: Request) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise RequestError(f"the body is not JSON ({error})") from error
     if not isinstance(body, dict):
-        raise RequestError("the body must be an object")
+        raise RequestError("the body must be a JSON object")
     return body
 
 
@@ -228,11 +228,11 @@ def _read(api: Api, body: Mapping[str, Any]) -> TurnRequest:
     try:
         return api.request(body)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise RequestError(f"the request has a value of a wrong type ({error})") from error
+        raise RequestError(f"the request contains a value of the wrong type ({error})") from error
 
 
 def _retry(request: Request, body: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the key of a request, and whether it is a retry: SDKs count retries, and send 0 with the first attempt."""
+    """Return a request's key, and whether the request is a retry; SDKs send the number of retries so far."""
     if key := request.headers.get("idempotency-key"):
         return key, True
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -40,20 +40,20 @@ class _Conversation:
     messages: list[ChatMessage] = field(default_factory=list)
     """The messages whose keys are in `keys`."""
     turns: list[tuple[Turn, TurnReply]] = field(default_factory=list)
-    """The policy's turns, as the trajectory records them and as clients get them."""
+    """The policy's turns, as the trajectory records them and as clients receive them."""
     is_busy: bool = True
     """Whether a turn is being generated, so that the conversation's messages are not known yet."""
 
 
 class Session:
-    """The requests of one episode.
+    """Answers the requests that a program sends in one episode.
 
     Args:
         policy: a fresh conversation; `Policy.sibling` creates further conversations with the same model.
         format: the syntax of native calls.
         trajectory: the row's trajectory, which the session fills.
         max_turns: maximum number of turns; None means no limit.
-        models: names of models whose turns are trained; empty means the name in the first request.
+        models: names of the models whose turns are trained on; empty means the name in the first request.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Session:
         self._replies: dict[str, asyncio.Task[TurnReply]] = {}
         self._tasks: list[asyncio.Task[TurnReply]] = []
         self._histories: dict[str, tuple[_Conversation, int, int]] = {}
-        """For each reply, its conversation, the number of messages up to the reply, and the number of those messages
-        that a request which continues the reply does not inherit."""
+        """For each reply, its conversation, the number of messages up to the reply, and the number of leading messages
+        that are not inherited by a request that continues the reply."""
         self._written_ids: set[str] = set()
-        """Ids of calls that the policy wrote, as Kimi K2 does; a template may show them with the results."""
+        """Call ids that the policy itself wrote, as Kimi K2 does; a template may show these ids with the results."""
         self.is_closed = False
 
     def reply(self, request: TurnRequest, key: str, is_retry: bool) -> asyncio.Task[TurnReply]:
@@ -87,14 +87,14 @@ class Session:
         Args:
             request: the request.
             key: a value that is the same for equal requests.
-            is_retry: whether the request gets the turn of an earlier request with this key, if any; otherwise equal
-                requests are two samples.
+            is_retry: whether the request gets the turn of an earlier request with this key, if any; if not, each of
+                two equal requests gets its own sample.
 
         Raises:
-            RequestError: the session has ended.
+            RequestError: the session is closed.
         """
         if self.is_closed:
-            raise RequestError("the episode of this key is over", 401)
+            raise RequestError("the episode of this API key is over", 401)
         self.counts["requests"] += 1
         if is_retry and key in self._replies:
             self.counts["retries"] += 1
@@ -135,7 +135,7 @@ class Session:
     async def close(self) -> None:
         """End the episode: wait for open turns, and exclude the turns that no client has received.
 
-        The answer is the last turn that a client has received, unless the turn has calls or was cut.
+        The episode's answer is the last turn that a client has received, unless this turn has calls or was cut.
         """
         self.is_closed = True
         if open_turns := [task for task in self._tasks if not task.done()]:
@@ -198,7 +198,7 @@ class Session:
         return replace(request, messages=[*own, *conversation.messages[start:end], *new])
 
     def _known(self, request: TurnRequest) -> _Conversation | None:
-        """Return the longest conversation that the request continues."""
+        """Return the longest conversation that the request continues, or None."""
         keys = [message_key(message, request.stop) for message in request.messages]
         tools_key = _key_of(request.tools)
         known = [
@@ -210,7 +210,7 @@ class Session:
         return max(known, key=lambda each: len(each.keys), default=None)
 
     def _continued(self, request: TurnRequest) -> tuple[_Conversation, Sequence[ChatMessage]]:
-        """Return the conversation that a request continues, or a new one, and the messages that it appends."""
+        """Return the conversation that a request continues, or a new one, and the messages that the request appends."""
         if (conversation := self._known(request)) is not None:
             conversation.is_busy = True
             return conversation, request.messages[len(conversation.keys) :]
@@ -254,7 +254,7 @@ class Session:
         return True
 
     def _answers(self, request: TurnRequest, new: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """Return new messages; a result gets the name of its call, and only an id that the policy wrote."""
+        """Return the new messages; a result gets the name of its call, but keeps only an id that the policy wrote."""
         calls = [call for message in request.messages for call in message.get("tool_calls") or ()]
         names = {call["id"]: {"name": call["function"]["name"]} for call in calls}
         answers = []
@@ -280,7 +280,7 @@ class Session:
 def read_turn(
     generated: Generation, format: ToolCallFormat, specs: Sequence[ToolSpec], prompt_tokens: int
 ) -> tuple[Turn, TurnReply]:
-    """Read a turn; calls that cannot be read stay text, as on other servers."""
+    """Read a turn; calls that cannot be read remain plain text, as with other servers."""
     turn, content = Turn(text=generated.text, tokens=generated.tokens), spoken(generated.text)
     calls: list[ToolCall] = []
     try:

@@ -1,7 +1,7 @@
 """Imports a Python function once, and calls it in a fork for each episode: `python worker.py FILE.py:NAME DESCRIPTOR`.
 
-The descriptor is a Unix socket. The worker first writes `IMPORTED`, or the traceback of the import; every later message
-contains the socket of a call. Python 3.10 or later can run this file, which imports only the standard library.
+The descriptor is a Unix socket. The worker first writes `IMPORTED`, or the traceback of the import. The worker then
+receives the socket of each call. Python 3.10 or later can run this file, which imports only the standard library.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 
 IMPORTED = "imported"
 TAIL = 10_000
-"""Number of bytes or characters that are read at the end of a failed program's output."""
+"""Number of bytes or characters to keep from the end of a failed program's output."""
 
 
 def load(name: str) -> Callable[..., Any]:
     """Return the function `path/to/file.py:name` or `package.module.name`."""
     location, _, attribute = name.rpartition(":" if ":" in name else ".")
-    sys.path[0] = os.getcwd()  # not the folder of this file
+    sys.path[0] = os.getcwd()  # was the folder of this file
     if location.endswith(".py"):
         sys.path[0], location = os.path.split(os.path.abspath(os.path.expanduser(location))[:-3])
     function: Callable[..., Any] = getattr(importlib.import_module(location), attribute)
@@ -34,7 +34,7 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def serve(function: Callable[..., Any], connection: socket.socket) -> None:
-    """Write the process id, read the call, and write the failure as text; the process starts a separate session."""
+    """Write the process id, run the call that the connection sends, and write the failure as text, or ""."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     stream, output = connection.makefile("rw", encoding="utf-8"), ""
@@ -46,7 +46,7 @@ def serve(function: Callable[..., Any], connection: socket.socket) -> None:
         if inspect.iscoroutine(result):
             asyncio.run(result)
     except SystemExit as end:
-        output = f"SystemExit: {end.code}" if end.code else ""  # as for a command with exit code 0
+        output = f"SystemExit: {end.code}" if end.code else ""  # exit code 0 is not a failure
     except BaseException:  # noqa: BLE001 - the caller decides who caused the failure
         output = traceback.format_exc()[-TAIL:]
     print(output, end="\n" * bool(output), file=sys.stderr)
@@ -59,11 +59,11 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[2]))
     try:
         function = load(sys.argv[1])
-    except BaseException:  # noqa: BLE001 - the author of the configuration sees it
+    except BaseException:  # noqa: BLE001 - the author of the configuration sees the error
         control.sendall(traceback.format_exc()[-TAIL:].encode())
         return
     control.sendall(IMPORTED.encode())
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that forks leave no zombies
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # otherwise finished forks would stay as zombies
     while descriptors := socket.recv_fds(control, 1, 1)[1]:
         with socket.socket(fileno=descriptors[0]) as connection:
             if os.fork() == 0:

@@ -1,7 +1,7 @@
 """Parses the native tool calls of models: one pure function per syntax, under verl's name for the syntax.
 
-Only this package defines `llama3_json`, `mistral` and `deepseek_v3`. The other functions read the same calls as verl's
-parsers, but raise a `MalformedActionError`, which the policy sees, where verl's parser drops a call.
+verl has no parser for `llama3_json`, `mistral` and `deepseek_v3`. All other functions here read the same calls as
+verl's parsers, but where verl's parser drops a call, they raise a `MalformedActionError`, which the policy sees.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The syntax of Gemma 4: `<|tool_call>call:f{x:1,name:<|"|>text<|"|>}<tool_call|>`, once per call.
 
-A value is text between `<|"|>`, an object in braces, a list in brackets, or a bare number, true, false, null or word,
-like JSON with other quotes.
+Values are written as in JSON, except that `<|"|>` replaces the quotation marks, and that keys and words may be
+unquoted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HEAD = re.compile(r"\s*call:([\w.-]+)(?=\{)")
 _QUOTED = r'<\|"\|>((?:(?!<\|"\|>).)*)<\|"\|>'
 _KEY, _BARE = r"([^:,{}\[\]\s]+)", r'((?!<\|"\|>)[^,{}\[\]\s][^,{}\[\]]*)'
 _PIECE = re.compile(rf"([{{,]\s*)(?:{_QUOTED}|{_KEY})\s*:|{_QUOTED}|{_BARE}", re.DOTALL)
-"""A key with the punctuation before it, a text, or a bare value."""
+"""A key with the preceding punctuation, a quoted string, or a bare value."""
 
 
 def gemma4(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]]:

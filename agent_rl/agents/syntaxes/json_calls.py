@@ -1,7 +1,7 @@
 """Syntaxes with calls in JSON: hermes, llama3_json, mistral, kimi, gpt-oss and deepseek_v3.
 
-Each function takes the tools and a turn's text, including special tokens. The function returns the text around the
-calls, then the calls.
+Each function takes a turn's text, including special tokens, and the tools. The function returns the text around the
+calls and a list of the calls.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def mistral(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 def kimi(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """Parse `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"x": 1}<|tool_call_end|>` (Kimi K2).
 
-    The name is between `functions.` and the running number; the whole string is the call's id.
+    A call's name is between `functions.` and the running number; the whole string is the call's id.
     """
     content, parts = _in_section(text, _KIMI_SECTION, "<|tool_call_begin|>", "<|tool_call_end|>")
     calls = []

@@ -1,4 +1,4 @@
-"""Helpers for the syntaxes of tool calls, which read JSON that can be stored again and values of the schema's types."""
+"""Helpers for the syntaxes of tool calls, which parse JSON and convert values to the types in a tool's schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_rl.tools.arguments import json_type, json_types
 from agent_rl.trajectory import ToolCall
 
 _MAX_DEPTH = 64
-"""Maximum nesting depth of arguments, because a deeper value could not be stored as JSON again."""
+"""Maximum nesting depth of arguments; a deeper value could not be stored as JSON again."""
 
 _END = re.compile(r"(?:<\|\w+\|>|</s>|<\uff5cend\u2581of\u2581sentence\uff5c>|<turn\|>|\[e~\[)\Z")
 _LONGEST_END = 40
@@ -63,7 +63,7 @@ def call_from(value: Any, *arguments_keys: str) -> ToolCall:
 
     Args:
         value: the object.
-        arguments_keys: the accepted keys of the arguments.
+        arguments_keys: the keys under which the object may have the arguments.
 
     Raises:
         MalformedActionError: the value does not describe a call.
@@ -86,7 +86,7 @@ def call_from(value: Any, *arguments_keys: str) -> ToolCall:
 
 
 def parameter_types(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]:
-    """Return the JSON types of each parameter of a tool; an empty set if its schema sets none."""
+    """Return the JSON types of each parameter of a tool; a set is empty if the parameter's schema has no type."""
     properties: Mapping[str, Any] = next(
         (tool.parameters.get("properties", {}) for tool in tools if tool.name == name), {}
     )

@@ -1,7 +1,7 @@
 """Syntaxes with a tag for each argument: qwen3_coder, seed, glm, minimax and deepseek_v4.
 
-Each function takes a turn's text with its special tokens and the tools, and returns the text around the calls and the
-calls. An argument's text is read according to the tool's schema: "5" is a number only if the schema says number.
+Each function takes a turn's text, including special tokens, and the tools, and returns the text around the calls and a
+list of calls. An argument's text is read according to the tool's schema: "5" is a number only if the schema says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Tag(NamedTuple):
 
     def require_nothing_else(self, body: str, *, required: bool = False) -> None:
         """Reject a body with an opening tag that the pattern does not match."""
-        if body.count(self.closing) >= body.count(self.opening):  # otherwise the pattern cannot match
+        if body.count(self.closing) >= body.count(self.opening):  # otherwise one tag is not closed
             rest = self.pattern.sub("", body)
             if self.opening not in rest and not (required and rest == body):
                 return
@@ -36,7 +36,7 @@ class _Tag(NamedTuple):
 
 
 def _tag(name: str, opening: str) -> _Tag:
-    """Return the tag `name`; `opening` is a regular expression for the rest of the opening form, without its `>`."""
+    """Return the tag `name`; `opening` is a regular expression for the rest of the opening tag, without `>`."""
     return _Tag(re.compile(rf"<{name}{opening}>(.*?)</{name}>", re.DOTALL), f"<{name}", f"</{name}>")
 
 
@@ -78,7 +78,7 @@ def minimax(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def deepseek_v4(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """Parse DSML (DeepSeek): minimax's form with `string="true"` for text parameters, `"false"` for JSON."""
+    """Parse DSML (DeepSeek), which is minimax's form with `string="true"` for text, and `string="false"` for JSON."""
     content, calls = _nested(text, f"{_DSML}tool_calls", _DSML_INVOKE, _DSML_PARAMETER)
     return content, [
         ToolCall(name, {key: raw if text == "true" else read_call_json(raw, key) for key, text, raw in triples})
@@ -87,7 +87,7 @@ def deepseek_v4(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def _nested(text: str, block: str, call: _Tag, parameter: _Tag) -> tuple[str, list[tuple[str, list[Any]]]]:
-    """Return the text before the first block, and each call's name with the matches of its parameters' tag."""
+    """Return the text before the first block, and each call's name with its matched parameters."""
     content, bodies = blocks(text, f"<{block}>", f"</{block}>")
     calls = []
     for body in bodies:

@@ -16,7 +16,7 @@ class EnvironmentUser(User):
 
     Args:
         session: the trajectory's environment.
-        user: a simulated user, which answers messages instead of `step`.
+        user: a simulated user, who answers messages instead of `step`; None means that `step` answers.
 
     Raises:
         ConfigError: there is both a simulated user and a `step` method.
@@ -49,7 +49,7 @@ class EnvironmentUser(User):
         return Reply(text or "", done=text is None, reward=reward)
 
     async def score(self, trajectory: Trajectory) -> float | None:
-        """Return the environment's reward; named parts go to `Trajectory.rewards`."""
+        """Return the environment's reward; named parts are stored in `Trajectory.rewards` instead."""
         reward = await self._session.reward()
         if isinstance(reward, dict):
             trajectory.rewards = reward

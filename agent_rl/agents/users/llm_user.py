@@ -10,8 +10,8 @@
           temperature: 0.7            # and the keys of agent_rl.remote.chat_client.EndpointConfig
 
 The row's `extra_info.user.goal` is the user's goal. Only the model that plays the user sees the goal; that model sees
-the agent's messages, but not its tools. The model ends the conversation by writing `stop_word`. If the endpoint fails,
-the trajectory is unscored; if it rejects the key or the model at the first request, the run stops.
+the agent's messages, but not the agent's tools. The model ends the conversation by writing `stop_word`. If the endpoint
+fails, the trajectory is unscored; if the endpoint rejects the API key or the model at the first request, the run stops.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class LLMUserConfig(EndpointConfig):
     """The `agent_rl.user_sim.config` section."""
 
     instructions: str | None = None
-    """The model's system text, in which `{goal}` and `{stop_word}` are replaced; null means the default."""
+    """The model's system text, with the placeholders `{goal}` and `{stop_word}`; null means the default text."""
     opens: bool = False
-    """Whether the model also writes the first message, instead of the last message of the row's prompt."""
+    """Whether the model also writes the first message, which then replaces the last message of the row's prompt."""
     temperature: float = Field(default=1.0, ge=0)
     max_tokens: int = Field(default=512, ge=1)
     """Maximum number of tokens in one message, including thoughts."""

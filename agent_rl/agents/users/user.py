@@ -10,9 +10,9 @@
         async def score(self, trajectory):
             return float(self.bought)
 
-An instance exists for one episode. Set `agent_rl.user_sim.user` to the class; `ScriptedUser` here and
-`agent_rl.agents.users.llm_user.LLMUser` come with the package. If a user raises an error, the trajectory is unscored,
-because the policy is not at fault.
+Each episode has its own instance. Set `agent_rl.user_sim.user` to your class, or to `scripted` or `llm` for the
+package's own `ScriptedUser` or `LLMUser`. If a user raises an error, the trajectory is unscored, because the policy is
+not at fault.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class User(ABC):
     """The user of one episode.
 
     Args:
-        config: `agent_rl.user_sim.config`, read-only, the same for all episodes.
+        config: the read-only `agent_rl.user_sim.config` section, which is the same for all episodes.
         row: the row's `extra_info.user`: the hidden goal, a script, or other data for the class.
     """
 
@@ -70,7 +70,7 @@ class User(ABC):
         return opening
 
     async def resume(self, opening: str, exchanges: Sequence[tuple[str, Reply]]) -> None:
-        """Continue a recorded conversation instead of `start`, for `agent-rl fork`.
+        """Continue a recorded conversation; `agent-rl fork` calls this method instead of `start`.
 
         `opening` is the first message; `exchanges` contains each message of the agent with the user's reply. A class
         of your own needs this method to continue from recorded replies.
@@ -108,7 +108,7 @@ class ScriptedUser(User):
         self._replies = iter([str(reply) for reply in replies])
 
     async def resume(self, opening: str, exchanges: Sequence[tuple[str, Reply]]) -> None:
-        """Skip the replies that have been given."""
+        """Skip the replies that the recorded conversation contains."""
         for _ in exchanges:
             next(self._replies, None)
 
@@ -133,14 +133,14 @@ def gives_verdict(cls: type[User], row: Mapping[str, Any]) -> bool:
 
 
 def load_user(name: str, config: Mapping[str, Any]) -> type[User]:
-    """Load the class in `agent_rl.user_sim.user`, and check this config.
+    """Load the class that `agent_rl.user_sim.user` names, and let the class check its config.
 
     Args:
         name: `scripted`, `llm`, `package.module.Class`, or `path/to/file.py:Class`.
-        config: `agent_rl.user_sim.config`.
+        config: the `agent_rl.user_sim.config` section.
 
     Raises:
-        ConfigError: there is no such class, or it rejects the config.
+        ConfigError: the class does not exist, or rejects the config.
     """
     cls: type[User] = find_class(SHORT_NAMES.get(name, name), User, Place(KEY), known=SHORT_NAMES)
     with Place("agent_rl.user_sim.config").around():

@@ -1,8 +1,8 @@
-"""Environments of other packages, one file per package: `gymnasium:FrozenLake-v1`, `textarena:Blackjack-v0`.
+"""Environments from other packages, with one file per package: `gymnasium:FrozenLake-v1`, `textarena:Blackjack-v0`.
 
 A file `<family>.py` has a function `environment(id)`, which returns a subclass of `Environment` for one of the family's
 environments. The file imports the family's package inside functions, because the package is optional. A family with a
-separate Python defines the functions that `agent_rl.environments.serve` uses; its `environment` is optional.
+separate Python defines the functions that `agent_rl.environments.serve` uses, but does not need `environment`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def family_class(family: str, identifier: str) -> type[Environment]:
     """Return the class of one of a family's environments.
 
     Raises:
-        ConfigError: the family's package is missing, or contains no such environment.
+        ConfigError: the family's package is missing or does not contain the environment.
     """
     try:
         environment = getattr(import_module(f"{__name__}.{family}"), "environment", partial(class_of, family))
         cls: type[Environment] = environment(identifier)
     except ImportError as error:
         remedy = f"Run pip install 'agent-rl[{family}]'"
-        raise ConfigError(f"{family}:{identifier}", f"a package that it needs is missing: {error}", remedy) from error
+        raise ConfigError(f"{family}:{identifier}", f"a required package is missing: {error}", remedy) from error
     return cls
 
 
 def seeded_rows(prompt: str, split: str, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield rows that differ in the seed of their world; no seed is in both splits."""
+    """Yield rows with a different seed for each row's world; no seed is in both splits."""
     for number in range(SIZES[split]):
         yield {"prompt": prompt, "seed": 2 * (SIZES["train"] * seed + number) + (split == "test")}

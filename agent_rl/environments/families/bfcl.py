@@ -1,8 +1,8 @@
 """The multi-turn tasks of the Berkeley Function Calling Leaderboard: `bfcl:TravelAPI`, `bfcl:TicketAPI+TravelAPI`.
 
 An id names the classes whose functions the tasks use, joined by `+`. The user's next message follows the agent's answer
-to the previous message. The package's own checker judges the states and results after each of the user's messages: the
-reward is 1 if it accepts all of them, and 0 otherwise. The run limits the turns, so the reward is not BFCL's score.
+to the previous message. The package's own checker judges the states and results after each of the user's messages; the
+reward is 1 if the checker accepts everything, else 0. As the run limits the turns, the reward is not BFCL's score.
 
     python -m agent_rl.environments.install bfcl
 """
@@ -36,13 +36,13 @@ def describe(identifier: str) -> dict[str, Any]:
 
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the user's first message of each task, and the task's name."""
+    """Return the name of each task with the user's first message."""
     tasks = of_split(_tasks(identifier).items(), split)
     return [{"prompt": task["question"][0], "task": name} for name, task in tasks]
 
 
 class Session:
-    """The calls of a trajectory after each of the user's messages."""
+    """One trajectory, with the calls that follow each of the user's messages."""
 
     text = None
 
@@ -53,7 +53,7 @@ class Session:
         self._name = f"session_{uuid.uuid4().hex}"
 
     def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-        """Execute a call as BFCL does, and return its text."""
+        """Execute a call as BFCL does, and return the result's text."""
         from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils import execute_multi_turn_func_call as execute
 
         call = f"{name}({','.join(f'{key}={value!r}' for key, value in arguments.items())})"
@@ -80,7 +80,7 @@ class Session:
         return float(multi_turn_checker(self._turns, truth, self._task, CATEGORY, f"{self._name}_judge")["valid"])
 
     def solution(self) -> tuple[list[tuple[str, dict[str, Any]]], str]:
-        """Return the calls of the possible answer with messages between the turns, and the last message."""
+        """Return the calls of BFCL's possible answer, with messages between the turns, and the last message."""
         names = {tool["name"]: list(tool["parameters"]["properties"]) for tool in _tools(self._task)}
         calls: list[tuple[str, dict[str, Any]]] = []
         for number, turn in enumerate(self._truth["ground_truth"]):
@@ -93,7 +93,7 @@ class Session:
         return calls, "Done."
 
     def close(self, suffix: str = "") -> None:
-        """Forget the instances that BFCL keeps for the session and for its judge."""
+        """Delete the objects that BFCL keeps for the session and for the judge of the session."""
         from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 
         for name in [name for name in vars(multi_turn_utils) if name.startswith(self._name + suffix)]:
@@ -119,7 +119,7 @@ def _tools(task: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _schema(value: Any) -> Any:
-    """Return a schema with the types of JSON schema instead of BFCL's."""
+    """Return a schema with JSON Schema's type names instead of BFCL's."""
     if not isinstance(value, dict):
         return {"dict": "object", "float": "number"}.get(value, value) if isinstance(value, str) else value
     return {key: _schema(each) if key != "description" else each for key, each in value.items()}

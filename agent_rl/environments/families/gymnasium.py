@@ -1,9 +1,9 @@
-"""Environments of Gymnasium with discrete actions, those of minigrid included: `gymnasium:FrozenLake-v1`; or, if a file
-registers the environment, `gymnasium:my_worlds.py:MyWorld-v0`.
+"""Gymnasium's and minigrid's environments with discrete actions, such as `gymnasium:FrozenLake-v1`, and environments
+that a file registers, such as `gymnasium:my_worlds.py:MyWorld-v0`.
 
-The tool `act` performs one action, by its name if the action has a name. The result is the observation as text:
-Gymnasium's drawing if it exists, and words for cards and for the view of a minigrid agent. The reward is the sum of the
-environment's rewards.
+The `act` tool performs one action, which is chosen by name if actions have names. The result shows the observation in
+text, with Gymnasium's drawing if it exists, or in words for cards and for a minigrid agent's view. The reward is the
+sum of the environment's rewards.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _World(Environment):
             return f"Your cards count {seen[0]}{ace}. The dealer's open card counts {seen[1]}."
         if self.world.render_mode is None:
             return f"Observation: {seen}"
-        drawing = re.sub(r"\x1b\[4\dm(.)\x1b\[0m", r"[\1]", self.world.render())  # one place has a background
+        drawing = re.sub(r"\x1b\[4\dm(.)\x1b\[0m", r"[\1]", self.world.render())  # one place has a background color
         drawing = re.sub(r"\x1b\[[\d;]*m", "", drawing).strip("\n")
         if not self.id.startswith("Taxi"):
             return drawing
@@ -85,12 +85,12 @@ def environment(id: str) -> type[Environment]:
     """Return the class of an environment.
 
     Raises:
-        ConfigError: there is no such environment, it cannot be made here, or its actions are not discrete.
+        ConfigError: the environment does not exist, cannot be created here, or has actions that are not discrete.
     """
     import gymnasium
 
     with suppress(ImportError):
-        import minigrid  # noqa: F401 - registers its environments
+        import minigrid  # noqa: F401 - the import registers the environments
     file, _, id = id.rpartition(":")
     if file:
         load_file(file, Path.cwd(), Place(f"gymnasium:{file}"))
@@ -98,13 +98,13 @@ def environment(id: str) -> type[Environment]:
         raise ConfigError(f"gymnasium:{id}", f"there is no environment {id!r}", did_you_mean(id, gymnasium.registry))
     try:
         world = _make(id)
-    except Exception as error:  # every package may raise other errors; the user reads the message
-        remedy = "Install the packages that it needs, or choose another environment"
-        raise ConfigError(f"gymnasium:{id}", f"it cannot be made: {one_line(error)}", remedy) from error
+    except Exception as error:  # packages raise different errors; the user reads the message
+        remedy = "Install the packages that the environment needs, or choose another environment"
+        raise ConfigError(f"gymnasium:{id}", f"it cannot be created: {one_line(error)}", remedy) from error
     space, own_names = world.action_space, getattr(world.unwrapped, "actions", None)
     if not isinstance(space, gymnasium.spaces.Discrete):
         problem = f"its actions are {space}, which an agent cannot choose by name"
-        raise ConfigError(f"gymnasium:{id}", problem, "Choose one with discrete actions, for example FrozenLake-v1")
+        raise ConfigError(f"gymnasium:{id}", problem, "Choose a world with discrete actions, such as FrozenLake-v1")
     names, task = next(
         (known for kind, known in _KNOWN.items() if id.startswith(kind)), ("", f"Act in the world {id}.")
     )
@@ -122,7 +122,7 @@ def environment(id: str) -> type[Environment]:
 
 
 def _make(id: str) -> Any:
-    """Return a world, with a drawing as text if its kind supports it."""
+    """Return a new world, which draws itself as text if this kind of world can."""
     import gymnasium
 
     world = gymnasium.make(id)

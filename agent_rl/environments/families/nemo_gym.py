@@ -1,9 +1,9 @@
 """Resources servers of NeMo Gym: `nemo_gym:blackjack`, `nemo_gym:example_session_state_mgmt`.
 
 The server runs in this family's process, and each episode sends requests to it over loopback with a separate cookie.
-Servers with `/seed_session` answer tool calls and judge in `/verify`; servers of the Gymnasium style answer messages in
-`/step`, and the reward is the sum. The rows are the examples that ship with the package. A server that needs a model
-fails in the trial of the reward before the run. Some servers run the policy's code in the process, without a sandbox.
+Servers with `/seed_session` answer tool calls and judge in `/verify`; Gymnasium-style servers answer messages in
+`/step`, and the reward is the sum of the steps' rewards. The rows are the package's examples. A server that needs a
+model fails in the trial of the reward before the run. Some servers run the policy's code themselves, unsandboxed.
 
     python -m agent_rl.environments.install nemo_gym
 """
@@ -28,7 +28,7 @@ DEALS = 16
 
 
 class _Seeded(random.Random):
-    """Random numbers for servers without a seed, which depend on the row."""
+    """Random numbers that depend on the row, for servers that take no seed."""
 
     seed_of_row = 0
 
@@ -65,7 +65,7 @@ def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
 
 
 class Session:
-    """An episode, with its cookie."""
+    """One episode with its own cookie."""
 
     def __init__(self, identifier: str, row: dict[str, Any]) -> None:
         self._address, self._is_gymnasium = _server(identifier)
@@ -77,7 +77,7 @@ class Session:
         self.text = first.get("observation") if self._is_gymnasium else None
 
     def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-        """Call a tool and return its text."""
+        """Call a tool and return the result's text."""
         call = {"type": "function_call", "call_id": f"call_{len(self._output)}", "name": name}
         self._output.append({**call, "arguments": json.dumps(arguments)})
         if self._is_gymnasium:
@@ -114,7 +114,7 @@ class Session:
             text = error.read().decode()
             if may_fail:
                 return text
-            raise RuntimeError(f"/{path} answers {error.code}: {text[:500]}") from error
+            raise RuntimeError(f"/{path} answered {error.code}: {text[:500]}") from error
 
 
 def _message(text: str) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _folder(identifier: str) -> Path:
     folder = Path(import_module("nemo_gym").__file__ or "").parents[1] / "resources_servers"
     known = sorted(path.parent.name for path in folder.glob("*/app.py"))
     if identifier not in known:
-        raise ValueError(f"there is no such resources server; known: {', '.join(known)}")
+        raise ValueError(f"no resources server has this name; known: {', '.join(known)}")
     return folder / identifier
 
 
@@ -148,7 +148,7 @@ def _examples(identifier: str) -> list[dict[str, Any]]:
 
 @cache
 def _server(identifier: str) -> tuple[str, bool]:
-    """Start a server; return its address, and whether the server is of the Gymnasium style."""
+    """Start a server; return its address, and whether it is a Gymnasium-style server."""
     from nemo_gym.server_utils import BaseServerConfig, ServerClient
     from omegaconf import DictConfig, OmegaConf
     from pydantic import ValidationError
@@ -170,7 +170,7 @@ def _server(identifier: str) -> tuple[str, bool]:
         config = cls.model_fields["config"].annotation(**{"name": identifier, **settings, **place})
         server = cls(config=config, server_client=client)
     except ValidationError as error:
-        raise ValueError(f"its configuration is not complete: {error.errors()[0]['loc']}") from error
+        raise ValueError(f"its configuration is incomplete: {error.errors()[0]['loc']}") from error
     app = server.setup_webserver()
     server.setup_exception_middleware(app)
     return on_loopback(app), hasattr(server, "step")

@@ -1,8 +1,8 @@
-"""OpenEnv environments: a folder of `openenv init` (`openenv:FOLDER`), or a running `openenv:http://127.0.0.1:8000`.
+"""OpenEnv environments: a folder from `openenv init` (`openenv:FOLDER`), or a server (`openenv:http://127.0.0.1:8000`).
 
-A folder is served in this family's process, and the sessions send requests to it over loopback. The policy acts with
-the tools of an MCP environment, or with the tool `act`, whose arguments are the environment's action. The reward of an
-episode is the sum of the rewards of its steps.
+A folder is served in this family's process, and the sessions send requests to the server over loopback. The policy acts
+with the tools of an MCP environment, or with an `act` tool, whose arguments are the environment's action. An episode's
+reward is the sum of its steps' rewards.
 
     python -m agent_rl.environments.install openenv
 """
@@ -20,9 +20,9 @@ from typing import Any
 from agent_rl.environments.serve import CallError, on_loopback
 
 ROWS = {"train": range(256), "test": range(1_000_000, 1_000_032)}
-"""The seeds of the episodes."""
+"""The seeds of the episodes in each split."""
 SESSIONS = 1024
-"""Number of concurrent sessions of a served folder whose environment supports concurrent sessions."""
+"""Maximum number of concurrent sessions of a served folder, if its environment supports more than one."""
 
 
 def environment(identifier: str) -> Any:
@@ -40,7 +40,7 @@ def start() -> None:
 
 
 def describe(identifier: str) -> dict[str, Any]:
-    """Return the tools: the tools of MCP, or `act` with the schema of the action."""
+    """Return the MCP tools, or the `act` tool with the schema of the action."""
     address = _address(identifier)
     about, action = (json.load(urllib.request.urlopen(f"{address}/{path}")) for path in ("metadata", "schema"))
     tools = _mcp_tools(address)
@@ -59,7 +59,7 @@ def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
 
 
 class Session:
-    """An episode in a session of the server."""
+    """One episode in one session of the server."""
 
     def __init__(self, identifier: str, row: dict[str, Any]) -> None:
         from openenv.core.generic_client import GenericEnvClient
@@ -107,12 +107,12 @@ def _mcp_tools(address: str) -> list[dict[str, Any]]:
 
 @cache
 def _address(identifier: str) -> str:
-    """Return the address of the server, which is started for a folder."""
+    """Return the server's address, after starting the server if the identifier is a folder."""
     if identifier.startswith(("http://", "https://")):
         return identifier.rstrip("/")
     folder = Path(identifier)
     if not (folder / "openenv.yaml").is_file():
-        raise ValueError(f"{folder} has no openenv.yaml; write an environment with: openenv init NAME")
+        raise ValueError(f"{folder} has no openenv.yaml; create an environment with: openenv init NAME")
     from openenv.core.env_server import http_server
 
     made = http_server.create_app

@@ -1,4 +1,4 @@
-"""Problems of a generator of reasoning-gym: `reasoning_gym:chain_sum`.
+"""Problems from one of reasoning-gym's generators: `reasoning_gym:chain_sum`.
 
 The episode has one turn, and the generator's verifier, which runs in the sandbox, determines the reward.
 """
@@ -42,10 +42,10 @@ def problems(generator: str, split: str, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def environment(id: str) -> type[Environment]:
-    """Return the class of a generator's problems.
+    """Return the environment class for a generator's problems.
 
     Raises:
-        ConfigError: there is no such generator.
+        ConfigError: no generator has this name.
     """
     from reasoning_gym.factory import DATASETS
 

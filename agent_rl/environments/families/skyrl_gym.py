@@ -1,7 +1,7 @@
 """Environments of skyrl-gym whose problems can be generated: `skyrl_gym:gsm8k_multi_turn`.
 
-The problems come from reasoning-gym's generator `gsm_symbolic`, in the form of SkyRL's rows. A subclass can read rows
-of SkyRL from a file:
+The problems come from reasoning-gym's generator `gsm_symbolic`, in the form of SkyRL's rows. A subclass can read
+SkyRL's rows from a file:
 
     class GSM8K(environment("gsm8k")):
         data = "gsm8k/train.parquet"
@@ -23,7 +23,7 @@ _FORMS = {
     "gsm8k_multi_turn": 'Let\'s think step by step and output the final answer after "####".',
     "aime": "The last line of your response should be of the form Answer: $Answer.",
 }
-"""The form in which each environment reads an answer, in the words of SkyRL's data sets."""
+"""The instruction that tells how each environment reads an answer, in the words of SkyRL's data sets."""
 
 
 class _SkyRL(Environment):
@@ -59,7 +59,7 @@ def environment(id: str) -> type[Environment]:
     """Return the class of an environment.
 
     Raises:
-        ConfigError: there is no such environment, or its problems need a database, a server or a download.
+        ConfigError: the environment does not exist, or its problems need a database, a server or a download.
     """
     from skyrl_gym.envs.registration import registry
 

@@ -3,8 +3,8 @@
 Without a user, the prompt is the ticket or the user's scenario, and the agent's first message ends the episode; in
 telecom the agent also has the user's tools (tau2's solo mode). `tau2:retail+user`, `tau2:airline+user` and
 `tau2:mock+user` have rows for a simulated user (`agent_rl.user_sim`), who follows the row's scenario. tau2's own
-evaluator judges the episode, without its checks by a model (`nl_assertions`). Tasks that begin in the middle of a
-conversation are left out.
+evaluator judges the episode, without the checks that need a model (`nl_assertions`). Tasks that begin in the middle of
+a conversation are left out.
 
     python -m agent_rl.environments.install tau2
 """
@@ -33,7 +33,7 @@ TALK = "What you write without a call is a message to the user, who answers it."
 
 
 def start() -> None:
-    """Import the modules that sessions need without network access, and parse each database only once."""
+    """Import the modules that sessions need, without network access, and parse each database only once."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import_module("loguru").logger.remove()
     import_module("tau2.evaluator.evaluator")
@@ -58,7 +58,7 @@ def describe(identifier: str) -> dict[str, Any]:
 
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the ticket or the scenario of each task, and the task's name; the split is tau2's, if defined."""
+    """Return the ticket or the scenario of each task, and the task's name; tau2's own splits are used if they exist."""
     domain, has_user = _parsed(identifier)
     tasks, splits = _tasks(domain), _splits(domain)
     chosen = [name for name in tasks if name in splits.get(split, ())] or of_split(tasks, split)
@@ -70,7 +70,7 @@ def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
 
 
 class Session:
-    """A conversation of the agent with the tools."""
+    """One trajectory's conversation between the agent and the tools."""
 
     text = None
 
@@ -83,7 +83,7 @@ class Session:
             self._domain.set_state(start.initialization_data, start.initialization_actions, [])
 
     def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-        """Call a tool and return its content."""
+        """Call a tool and return the result's content."""
         from tau2.data_model.message import AssistantMessage, ToolCall
 
         call = ToolCall(id=str(len(self._messages)), name=name, arguments=arguments)
@@ -92,7 +92,7 @@ class Session:
         return result.content, False
 
     def reward(self, answer: str | None) -> float:
-        """Return the result of tau2's evaluator; the answer None means that the episode was cut off."""
+        """Return the result of tau2's evaluator; if `answer` is None, the episode was cut off."""
         from tau2.data_model.message import AssistantMessage
         from tau2.data_model.simulation import SimulationRun, TerminationReason
         from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation

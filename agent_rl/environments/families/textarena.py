@@ -1,10 +1,10 @@
 """Games of TextArena for one player: `textarena:GuessTheNumber-v0`.
 
-Each message of the agent is a move, and the next text of the game is the answer. The game sets the reward at its end;
-without an end, the reward is 0. The game handles a move against the rules; most games allow only one in a row.
+Each message of the agent is a move, which the game answers with its next text. The game sets the reward when it ends;
+if it does not end, the reward is 0. The game handles illegal moves; most games allow only one illegal move in a row.
 
-TextArena's games draw from the global module `random` in every move. Each trajectory here draws from separate random
-numbers, so that a game depends only on its row and its moves.
+TextArena's games draw from the global `random` module in every move. Here each trajectory has its own random number
+generator, so that a game depends only on its row and its moves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_rl.errors import ConfigError, did_you_mean
 
 
 class _Numbers(threading.local):
-    """The module `random` of all games: numbers of the trajectory on this thread, or else the global numbers."""
+    """Replaces the `random` module in all games: draws from this thread's trajectory, or else from the real module."""
 
     Random = random.Random
     source: Any = random
@@ -73,7 +73,7 @@ def environment(id: str) -> type[Environment]:
     """Return the class of a game.
 
     Raises:
-        ConfigError: there is no such game, it has opponents, or it lacks something that it needs.
+        ConfigError: the game does not exist, has opponents, or lacks something that it needs.
     """
     from textarena.envs.registration import ENV_REGISTRY
 

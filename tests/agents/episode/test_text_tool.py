@@ -41,8 +41,8 @@ def test_tool_is_found(tools, name, expected):
         ([tool("a", x=TEXT), tool("b", x=TEXT)], None, "no tool 'search' among"),
         ([tool("a", x=TEXT, y=TEXT)], None, r"needs \['x', 'y'\]"),
         ([tool("a")], None, r"needs \[\]"),
-        ([tool("a", x={"type": "integer"})], None, "but the agent passes only one text"),
-        ([tool("a", x=True)], None, "but the agent passes only one text"),
+        ([tool("a", x={"type": "integer"})], None, "but the agent passes only one string"),
+        ([tool("a", x=True)], None, "but the agent passes only one string"),
     ],
 )
 def test_tool_that_takes_no_text_is_refused(tools, name, problem):

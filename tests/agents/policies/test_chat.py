@@ -277,7 +277,7 @@ def test_an_endpoint_that_gives_no_answer_is_the_engines_fault(step):
 def test_a_conversation_that_outgrows_the_context_ends_as_one_that_spent_its_tokens(words):
     refused = answer(400, {"error": {"code": words}})
     with FaultyServer(refused) as server:
-        assert "max_response_tokens=2048 do not fit" in refusal(server, UnscoredError)
+        assert "max_response_tokens=2048 exceed" in refusal(server, UnscoredError)
     with FaultyServer(answer(200, said("a", usage=used(9, 1))), refused) as server:
         (_, turn), _ = turns(server, 2)
     assert turn.finish == "length"

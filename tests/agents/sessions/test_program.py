@@ -125,7 +125,7 @@ def test_a_program_that_does_not_end_is_killed_with_its_children(
 ) -> None:
     sleep = "p = subprocess.Popen(['sleep', '60']); (HERE / 'child').write_text(str(p.pid)); time.sleep(60)"
     (end,) = run_all(settings(timeout_s=1), sleep)
-    assert end.problem == "the program did not end within 1 s"
+    assert end.problem == "the program did not finish within 1 s"
     child = Path("/proc") / (tmp_path / "child").read_text()
     for _ in range(100):
         if not child.exists() or ") Z" in (child / "stat").read_text():
@@ -138,7 +138,7 @@ def test_a_program_that_does_not_end_is_killed_with_its_children(
     ("values", "text", "problem"),
     [
         ({"python": "/no/python"}, "", r"agent_rl\.gateway\.python: there is no interpreter '/no/python'"),
-        ({"python": "/bin/false"}, "", "cannot import '.*my_agent.py:run': it ended"),
+        ({"python": "/bin/false"}, "", "cannot import '.*my_agent.py:run': it exited"),
         ({"function": "my_agent.py:walk"}, "", "module 'my_agent' has no attribute 'walk'"),
         ({}, "import langgraph_of_mine", r"No module named 'langgraph_of_mine' .*my_agent.py:1\)"),
         ({"timeout_s": 0.3}, "import time; time.sleep(60)", "the import took more than 0.3 s"),

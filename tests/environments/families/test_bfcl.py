@@ -130,7 +130,7 @@ def test_a_session_survives_its_process() -> None:
     assert instance.get_reward() == 1.0
     instance._session._history[1] = (*instance._session._history[1][:2], "another result")
     Process.of("bfcl")._workers.close()
-    with pytest.raises(UnscoredError, match=r"its process restarted, and .* gives another result than before"):
+    with pytest.raises(UnscoredError, match=r"its process restarted, and .* returned a different result than before"):
         instance.get_reward()
 
 

@@ -165,7 +165,7 @@ def test_a_world_of_your_own_is_registered_by_its_file(tmp_path: Path) -> None:
     [
         ("FrozenLake", "Did you mean 'FrozenLake-v1'"),
         ("Pendulum-v1", r"its actions are Box\(.*\), which an agent cannot choose by name"),
-        ("phys2d/CartPole-v1", "it cannot be made: ModuleNotFoundError"),
+        ("phys2d/CartPole-v1", "it cannot be created: ModuleNotFoundError"),
     ],
 )
 def test_a_world_that_cannot_be_used_is_refused(id: str, problem: str) -> None:

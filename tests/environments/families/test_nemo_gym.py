@@ -141,5 +141,5 @@ def test_all_members_of_a_group_begin_alike() -> None:
 
 
 def test_a_server_that_cannot_run() -> None:
-    with pytest.raises(ConfigError, match=r"nemo_gym:red_jack: there is no such resources server; known: .*blackjack"):
+    with pytest.raises(ConfigError, match=r"nemo_gym:red_jack: no resources server has this name; known: .*blackjack"):
         load_environment("it", "nemo_gym:red_jack")

@@ -212,5 +212,5 @@ def test_a_server_that_runs(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_an_environment(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"openenv:.* has no openenv\.yaml; write an environment with: openenv init"):
+    with pytest.raises(ConfigError, match=r"openenv:.* has no openenv\.yaml; create an environment with: openenv init"):
         load_environment("it", f"openenv:{tmp_path}")
