@@ -195,7 +195,7 @@ class _Entry:
             return cls
         cls = find_object(fields.class_name, place, self.folder)
         if inspect.isroutine(cls):
-            self._fail("class_name", "the name refers to a function, not a class", "Write function: instead")
+            self._fail("class_name", "the value is a function, not a class", "Write function: instead")
         if not (isinstance(cls, type) and all(callable(getattr(cls, method, None)) for method in _VERL_METHODS)):
             cls = find_class(fields.class_name, (Tool, Toolset), place, self.folder)
         if is_users(cls) and issubclass(cls, Tool) and (problem := _call_problem(cls)):

@@ -303,7 +303,7 @@ CONFIGS = [  # of a built-in tool, and what its message must say
     ("mcp", {"command": "python x.py"}, "command: expected a list, got 'python x.py'"),
     ("mcp", {"url": "localhost:8000/mcp"}, "url: this is not an HTTP address"),
     ("mcp", {"url": "http://user:hunter2@h/mcp"}, "url: the URL contains a password"),
-    ("mcp", {"url": "http://h/mcp", "env": {"A": "b"}}, "env: it has no effect"),
+    ("mcp", {"url": "http://h/mcp", "env": {"A": "b"}}, "env: this key has no effect"),
     ("mcp", {"command": ["x"], "prefix": "a b"}, "prefix: "),
     ("python", {"mode": "sessions"}, "mode: expected `session` or `stateless`, got 'sessions'"),
     ("python", {"timeout": 3}, "timeout: unknown key (value 3). Did you mean 'timeout_s'"),
