@@ -1,6 +1,6 @@
-"""The `agent_rl:` section of a configuration as pydantic models, and the code that makes configuration errors.
+"""Pydantic models of a configuration's `agent_rl:` section, and the code that creates configuration errors.
 
-This package does not depend on verl, nor on the code that the settings configure.
+This package depends neither on verl nor on the code that the settings configure.
 """
 
 from agent_rl.settings.data import DataSettings

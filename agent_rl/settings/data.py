@@ -16,11 +16,11 @@ class BandSettings(Section):
     """Selects rows that are neither too easy nor too hard, by the policy's current success rate."""
 
     low: float = 0.0
-    """Lowest success rate of the rows to draw. Rows that were never drawn have no success rate, and are drawn too."""
+    """Lowest success rate of the rows to draw. Rows without a success rate are always eligible."""
     high: float = 1.0
     """Highest success rate of the rows to draw."""
     explore: float = Field(default=0.1, gt=0, le=1)
-    """Share of the rows outside `low` to `high` that each pass still draws, so that their success rates can change."""
+    """Share of the rows outside the band from `low` to `high` that each pass draws to update their success rates."""
 
     @model_validator(mode="after")
     def _ordered(self) -> BandSettings:
@@ -37,7 +37,7 @@ class StageSettings(Section):
     until_reward: float | None = None
     """The stage ends when the mean of `agent_rl.data.measure` reaches this value. Null means no limit on the reward."""
     over_steps: int = Field(default=5, ge=1)
-    """Number of the stage's latest steps whose mean is compared with `until_reward`."""
+    """Number of the stage's latest steps over which the mean for `until_reward` is computed."""
     difficulty: tuple[float, float] | None = None
     """Lowest and highest `extra_info.difficulty` of the rows to draw. Null means all rows."""
     weights: Weights | None = None
@@ -63,7 +63,7 @@ class ReplaySettings(Section):
     """Draws failed rows once more before the next pass through their data source."""
 
     share: float = Field(gt=0, lt=1)
-    """Maximum share of repeated draws of failed rows among all draws."""
+    """Maximum share of all draws that may be repeats of failed rows."""
     below: float
     """Success rate below which a row is drawn once more."""
 
@@ -73,10 +73,10 @@ class DataSettings(Section):
 
     weights: Weights = Field(default_factory=dict)
     """Share of draws for each `data_source` (shell wildcards are allowed), or a list with one share per file in
-    `data.train_files`. A share of 0 draws no rows. If empty, shares are proportional to the numbers of rows."""
+    `data.train_files`. With a share of 0, no rows are drawn. By default, shares are proportional to row counts."""
     temperature: float | None = Field(default=None, ge=1)
     """Alternative to `weights` that makes shares proportional to rows^(1/temperature). With 1, shares are proportional
-    to the numbers of rows; values above 1 make them more equal."""
+    to the numbers of rows; values above 1 make the shares more equal."""
     order: Literal["file", "shuffled", "difficulty"] | None = None
     """The order of rows within a pass through a source: as in the files, shuffled by `data.seed`, or by
     `extra_info.difficulty`, with the easiest first. Null means `shuffled`, or `file` if `data.shuffle=false`."""

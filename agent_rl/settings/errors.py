@@ -3,7 +3,7 @@
     place = Place(file=path) / "tools" / 0
     config = validated(SearchConfig, data, place / "config")
 
-Pydantic's reports on the alternatives of a union become one sentence. Files may contain omegaconf's interpolations.
+Pydantic's errors for a union's alternatives are merged into one sentence. Files may contain omegaconf interpolations.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EXPECTED = {
     "too_short": "a list of at least {min_length}",
     "tuple": "a list",
 }
-"""The expected value in words, by pydantic's error type or the first word of that type."""
+"""Descriptions of the expected value, by pydantic's error type or by the first word of the error type."""
 
 _shortened = reprlib.Repr()
 _shortened.maxstring = _shortened.maxother = 200
@@ -70,14 +70,14 @@ class InvalidValueError(ValueError):
 
 @dataclass(frozen=True)
 class Place:
-    """The location of a value in the user's configuration; `place / "key"` and `place / 0` are locations in it."""
+    """The location of a value in the user's configuration; `place / "key"` and `place / 0` are nested locations."""
 
     key: str = ""
-    """The key as messages show it, for example `agent_rl.budget.max_seconds` or `tools[0] (search).config`."""
+    """The key as shown in messages, for example `agent_rl.budget.max_seconds` or `tools[0] (search).config`."""
     file: Path | None = None
-    """The YAML file with the value; None means that the value came from elsewhere, or the key alone locates it."""
+    """The YAML file that contains the value; None if the value came from elsewhere or the key alone locates it."""
     path: tuple[str | int, ...] = ()
-    """Keys and list positions from the top of the file."""
+    """Keys and list positions that lead from the top of the file to the value."""
 
     def __truediv__(self, part: str | int) -> Place:
         key = f"{self.key}[{part}]" if isinstance(part, int) else f"{self.key}.{part}".lstrip(".")
@@ -87,7 +87,7 @@ class Place:
         return self.key if self.file is None else located(self.file, self.path, self.key)
 
     def labelled(self, label: str) -> Place:
-        """Return this location with a label after its key: `tools[0] (search)`."""
+        """Return this location with a label after its key, as in `tools[0] (search)`."""
         return replace(self, key=f"{self.key} ({label})")
 
     def error(self, problem: str, remedy: str) -> ConfigError:
@@ -96,13 +96,13 @@ class Place:
 
     @contextmanager
     def around(self, remedy: str = _CHANGE) -> Iterator[None]:
-        """Add this location to the errors of a check that gets only the value.
+        """Add this location to the errors of a check that knows only the value.
 
         Args:
-            remedy: the remedy for a ValueError without a remedy.
+            remedy: the remedy for a ValueError that does not contain one.
 
         Raises:
-            ConfigError: the check raised a ConfigError (this location's key goes before its key) or a ValueError.
+            ConfigError: the check raised a ValueError, or a ConfigError, whose key is appended to this location's key.
             UserCodeError: the check raised any other exception, which is a bug in the check.
         """
         try:
@@ -120,7 +120,7 @@ class Place:
 
 
 def validated(model: type[Model], data: Any, place: Place | None = None) -> Model:
-    """Validate the data as a `model`.
+    """Validate the data with a pydantic model.
 
     Raises:
         ConfigError: a value is invalid; the error contains its location, the expected value and an example.
@@ -134,12 +134,12 @@ def validated(model: type[Model], data: Any, place: Place | None = None) -> Mode
 
 
 class _Problem:
-    """One of pydantic's errors, at its location in the data.
+    """One of pydantic's errors, with its location in the data.
 
     Attributes:
-        part: the last key or list position.
+        part: the last key or list position of the location.
         models: the models that may have the key `part`.
-        field: the field of that key; None means that the key is unknown, or belongs to a mapping with free keys.
+        field: the field for `part`; None means that the key is unknown, or that its mapping accepts any key.
     """
 
     def __init__(self, details: Mapping[str, Any], model: type[BaseModel], data: Any, place: Place) -> None:
@@ -148,7 +148,7 @@ class _Problem:
         self.models: list[type[BaseModel]] = [model]
         self.field: FieldInfo | None = None
         nested = self.models
-        for part in details["loc"]:  # keys and positions, and between them the names of a union's alternatives
+        for part in details["loc"]:  # keys and positions, mixed with the names of union alternatives
             is_missing = self.kind == "missing" and part == details["loc"][-1]
             is_key = isinstance(data, Mapping) and (part in data or is_missing)
             if not is_key and not (isinstance(data, list | tuple) and isinstance(part, int)):
@@ -157,10 +157,10 @@ class _Problem:
             self.field = next((kind.model_fields[part] for kind in nested if part in kind.model_fields), None)
             nested = nested if self.field is None else _models(self.field.annotation)
             data = data.get(part) if isinstance(data, Mapping) else data[part]
-        self.rank = (self.kind != "extra_forbidden", -len(self.place.path))  # a misspelled key is also missing
+        self.rank = (self.kind != "extra_forbidden", -len(self.place.path))  # a misspelled key also counts as missing
 
     def error(self, alternatives: Sequence[_Problem]) -> ConfigError:
-        """Return the error for a value that matches none of a union's alternatives."""
+        """Return the `ConfigError` for this problem; `alternatives` are all problems at the problem's location."""
         shown = "null" if self.value is None else _shortened.repr(self.value)
         if self.kind == "extra_forbidden":
             known = [name for kind in self.models for name in kind.model_fields]
@@ -175,7 +175,7 @@ class _Problem:
 
     @property
     def expected(self) -> str:
-        """The value that this alternative expects, in words."""
+        """A description of the value that this alternative expects."""
         form = _EXPECTED.get(self.kind) or _EXPECTED.get(self.kind.partition("_")[0])
         return form.format(**self.details.get("ctx", {})).replace("'", "`") if form else f"{self.details['msg']}"
 
@@ -198,27 +198,27 @@ class _Problem:
         if not isinstance(default, BaseModel) and default not in (None, "", (), [], {}):
             return f"Write for example `{self.part}: {json.dumps(default)}`, or remove the key"
         keys = [name for kind in _models(self.field.annotation) for name in kind.model_fields]
-        return f"Write keys under it: {', '.join(keys)}" if keys else _CHANGE
+        return f"Write a mapping with these keys: {', '.join(keys)}" if keys else _CHANGE
 
 
 def _models(kind: Any) -> list[type[BaseModel]]:
-    """Return the models in a type, including the models of alternatives, items and values."""
+    """Return the models in a type, including those in union alternatives, list items and mapping values."""
     if get_origin(kind) is None and isinstance(kind, type) and issubclass(kind, BaseModel):
         return [kind]
     return [model for argument in get_args(kind) for model in _models(argument)]
 
 
 def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
-    """Read a file as plain data; interpolations such as `${oc.env:INDEX}` are resolved.
+    """Read a YAML file as plain data, and resolve interpolations such as `${oc.env:INDEX}`.
 
     Args:
         path: the YAML file.
-        overrides: words such as `port=9000`, which override the file.
+        overrides: arguments such as `port=9000`, which override values in the file.
 
     Raises:
-        ConfigError: there is no such file, it is not YAML, or a value in it cannot be resolved.
+        ConfigError: the file does not exist, is not valid YAML, or contains a value that cannot be resolved.
     """
-    from omegaconf import OmegaConf  # takes 0.12 s, and only tool files and services need it
+    from omegaconf import OmegaConf  # imported here because it takes 0.12 s to import
     from omegaconf.errors import OmegaConfBaseException
 
     try:
@@ -237,7 +237,7 @@ def yaml_errors(path: Path) -> Iterator[None]:
     """Turn errors from reading a YAML file into a `ConfigError` with file, line and column.
 
     Args:
-        path: the file that an error names, unless it occurred in an included file.
+        path: the file to name in the error, unless the error occurred in an included file.
     """
     try:
         yield
@@ -251,24 +251,24 @@ def yaml_errors(path: Path) -> Iterator[None]:
         problem = ", ".join(filter(None, [error.problem, error.context]))
         raise ConfigError(place, f"invalid YAML: {problem}", "Fix the syntax there or in the line above") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), f"invalid YAML: {error}", "Save it as UTF-8 text") from error
-    except (OSError, TypeError) as error:  # unreadable, or (from omegaconf) neither a mapping nor a list at the top
-        raise ConfigError(str(path), f"it cannot be read: {error}", "Pass a readable YAML file") from error
+        raise ConfigError(str(path), f"invalid YAML: {error}", "Save the file as UTF-8 text") from error
+    except (OSError, TypeError) as error:  # the file is unreadable, or its top level is a scalar
+        raise ConfigError(str(path), f"the file cannot be read: {error}", "Pass a readable YAML file") from error
 
 
 def parts_of(key: str) -> list[str]:
-    """Split a key into its keys and positions: `tools[0] (search).config` into tools, 0 and config."""
+    """Split a dotted key into keys and positions: `tools[0] (search).config` becomes tools, 0 and config."""
     return re.findall(r"[^.\[\]]+", re.sub(r" \([^)]*\)", "", key))
 
 
 def located(path: Path, keys: Sequence[str | int], key: str | None) -> str:
-    """Return a key after its file and line: `file:line: key`."""
+    """Return a key preceded by its file and line, as in `file:line: key`."""
     line = line_of(path, keys)
     return ": ".join(filter(None, [f"{path}:{line}" if line else str(path), key]))
 
 
 def line_of(path: Path, keys: Sequence[str | int]) -> int | None:
-    """Return the line of the innermost nested key or position that the file contains, or None."""
+    """Return the line of the deepest of the nested keys that exists in the file, or None."""
     try:
         node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except (OSError, ValueError, yaml.YAMLError):

@@ -3,8 +3,8 @@
 A reference is a dotted path (`my_package.tools.Search`) or a user's file (`my_tools.py:Search`). A file is loaded
 under a module name derived from its path, so every reference to it yields the same module.
 
-The check of a class finds methods whose mistakes Python would report only at the first call in the middle of a run, or
-never: agent_rl never calls their name, they cannot take the arguments, or they are not `async def`.
+The check of a class finds mistakes that Python would report only in the middle of a run, or never: a method with a name
+that agent_rl never calls, with a signature that does not accept the arguments, or without `async def`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from agent_rl.settings.user_code import defined_at, is_users, place_of
 
 
 def find_object(name: str, place: Place, folder: Path | None = None, *, known: Iterable[str] = ()) -> Any:
-    """Return a module's attribute.
+    """Return the class, function or other object that a reference names.
 
     Args:
         name: `package.module.Name`, or `path/to/file.py:Name`.
         place: the name's location in the configuration.
         folder: the folder for relative paths; the working directory is tried next.
-        known: the short names allowed at this location; if `name` is neither short nor a path, the remedy lists them.
+        known: the short names allowed at this location; the remedy for an unknown short name suggests one of them.
 
     Raises:
         ConfigError: the module or the attribute is missing, or importing the module fails.
@@ -60,7 +60,7 @@ def find_object(name: str, place: Place, folder: Path | None = None, *, known: I
 def find_class(
     name: str, bases: type | tuple[type, ...], place: Place, folder: Path | None = None, *, known: Iterable[str] = ()
 ) -> Any:
-    """Return a class derived from one of these bases; see `find_object` for the other arguments.
+    """Return a class that derives from one of `bases`; see `find_object` for the other arguments.
 
     Raises:
         ConfigError: the class is missing, is not a subclass, leaves a method undefined, or has a method that cannot be
@@ -83,7 +83,7 @@ def find_class(
 
 
 def import_all(package: str) -> None:
-    """Import the modules and folders of a package, so that their declarations are registered."""
+    """Import the modules and subpackages of a package, so that their declarations are registered."""
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
         importlib.import_module(module.name)
 
@@ -94,7 +94,7 @@ def _import(name: str, place: Place) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _failed(name, error, place) from error
-        remedy = "Check the spelling and that it is installed, or give your own file as path/to/file.py:Class"
+        remedy = "Check the spelling, install the package, or name your own file: path/to/file.py:Class"
         parent, _, child = error.name.rpartition(".")
         if siblings := getattr(sys.modules.get(parent), "__path__", None):
             remedy = f"{did_you_mean(child, (module.name for module in pkgutil.iter_modules(siblings)))} {remedy}"
@@ -104,10 +104,10 @@ def _import(name: str, place: Place) -> ModuleType:
 
 
 def load_file(location: str, folder: Path, place: Place) -> ModuleType:
-    """Import a file, relative to the folder or the working directory, once in a process.
+    """Import a Python file once per process; a relative path starts at `folder` or at the working directory.
 
     Raises:
-        ConfigError: there is no such file, or importing it fails.
+        ConfigError: the file does not exist, or importing it fails.
     """
     path = Path(location).expanduser()
     candidates = list(dict.fromkeys(base.resolve() for base in (folder / path, Path.cwd() / path)))
@@ -123,7 +123,7 @@ def load_file(location: str, folder: Path, place: Place) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: dataclasses and pickle look the module up
+    sys.modules[name] = module  # set before execution, because dataclasses and pickle read it
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # any import failure is reported to the author of the configuration
@@ -143,10 +143,10 @@ SIMILAR = 0.8
 
 
 def method_problem(cls: type, base: type) -> tuple[str, str] | None:
-    """Return (problem, remedy) for a method that is never called or cannot be called, with file and line, or None.
+    """Return (problem, remedy) for a method that agent_rl never calls or cannot call, or None if all methods fit.
 
     Helper methods are allowed. A public method counts as misspelled only if its name resembles the name of a method of
-    the base class, and no line in the files that define the user's class mentions it.
+    the base class, and no line in the files that define the user's class uses or quotes the name.
     """
     own = [kind for kind in cls.__mro__ if kind not in base.__mro__ and is_users(kind)]
     for owner in own:
@@ -195,7 +195,7 @@ def _mismatch(owner: type, name: str, function: Callable[..., Any], base: Callab
 
 
 def _similar(name: str, base: type) -> str | None:
-    """Return the base's method whose name is similar to a user's public method, or None."""
+    """Return the name of the base-class method that is most similar to the given name, or None."""
     known = (method for cls in base.__mro__[:-1] for method, _ in _functions(cls) if not method.startswith("_"))
     plain = {method.replace("_", ""): method for method in known}
     matches = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=SIMILAR)

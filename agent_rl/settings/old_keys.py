@@ -1,9 +1,9 @@
-"""Old spellings of keys: the names of settings in earlier releases of verl and in guides written for them.
+"""Old spellings of keys: the names of settings in earlier releases of verl and in guides written for those releases.
 
-The table is `old_keys.yaml` next to this file. A key that has moved takes effect under its new name, with one line on
-stderr. A key that now has another meaning or no meaning is an error, whose message contains the remedy.
+The table of old keys is `old_keys.yaml` next to this file. A key that has moved takes effect under its new name, and a
+line on stderr reports the change. A key whose meaning changed or disappeared raises an error with a remedy.
 The table is applied twice: to the command line before hydra reads it (`change_arguments`), and to the composed
-configuration (`change_config`), which has the keys of YAML files and decides rows that depend on other keys.
+configuration (`change_config`), which includes the keys of YAML files and those on which some rows depend.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ _KEPT = object()
 
 @dataclass(frozen=True)
 class OldKey:
-    """A row of the table.
+    """A row of the table of old keys.
 
-    `*` at the end of `old` matches all keys under it, and in `new` and `write` it is replaced by the match. `=` at the
-    end of `new` stands for the last part of the old key.
+    `*` at the end of `old` matches all keys in that section; in `new` and `write`, `*` stands for the matched part. `=`
+    at the end of `new` stands for the last part of the old key.
     """
 
     old: str
     kind: Literal["moved", "different", "gone", "unread"]
-    """`unread`: a current key that a run does not read; a line reports it, and nothing changes."""
+    """`unread` marks a current key that a run does not read; a line on stderr reports the key, and nothing changes."""
     why: str
-    """The reason, in one line that messages show."""
+    """The reason for the change, as one line for messages."""
     new: str | None = None
-    """The current key with the same meaning. If a `moved` row has no `new`, the old key is dropped, because it is no
-    longer needed."""
+    """The current key with the meaning of the old key. If a `moved` row has no `new`, the old key is dropped, because
+    it is no longer needed."""
     write: str = ""
     """The remedy for a rejected key, in which `{value}` stands for its value; empty means `new={value}`."""
     when: str | None = None
@@ -77,7 +77,7 @@ class OldKey:
     unless: Mapping[str, Any] = field(default_factory=dict)
     """Other keys of the composed configuration; the row does not apply if a key has the given value."""
     only_with: Mapping[str, Any] = field(default_factory=dict)
-    """Other keys of the composed configuration; the row applies only if each key has its value, or one of a list."""
+    """Other keys of the composed configuration; the row applies only if each key has one of its given values."""
     values: Mapping[str, str] = field(default_factory=dict)
     """The new value of each old value, for a moved key whose values were also renamed."""
     reset: Any = _KEPT
@@ -89,7 +89,7 @@ class OldKey:
 
     @property
     def depends(self) -> bool:
-        """Whether the row applies only to a composed configuration (it depends on other keys, or changes nothing)."""
+        """Whether the row applies only to a composed configuration, because it depends on other keys or is `unread`."""
         return bool(self.unless or self.only_with) or self.kind == "unread"
 
     def match(self, key: str, text: str) -> str | None:
@@ -157,9 +157,9 @@ def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[
             continue
         _refuse_twice(
             key, new, argument_keys(arguments[number:]) | new_keys
-        )  # an old key after the current one overrides it
+        )  # an old key may override a current key to its left
         new_keys.add(new.key)
-        # hydra rejects a new key that verl does not define, unless verl's YAML files do not list the section's keys
+        # `++` lets hydra accept keys that verl's YAML files do not list; in other sections, hydra should reject them
         changed += [f"{'++' * is_free(new.key)}{new.key}={new.text}"] if new.key else []
         notes.append(new.note)
     return changed, notes
@@ -176,7 +176,7 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
     Args:
         config: the composed `DictConfig`.
         given: the keys on the command line, which override the keys of YAML files.
-        file: the user's YAML file, for the line in an error.
+        file: the user's YAML file, for line numbers in errors.
 
     Returns:
         One line per changed key.
@@ -197,7 +197,7 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
                 yield key, value, new
 
     notes = []
-    for others in (None, config):  # first without, then with the rows that depend on other keys
+    for others in (None, config):  # rows that depend on other keys take part only in the second pass
         for key, value, new in list(replacements(others)):
             if key in given:
                 _refuse_twice(key, new, given)
@@ -214,12 +214,12 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
 
 
 def current_value(key: str, value: str, shown: str) -> Any:
-    """Return the value that has replaced an old value of a key, with a line on stderr; other values are unchanged.
+    """Return the current value for an old value of a key, and report it on stderr; return other values unchanged.
 
     Args:
         key: the key in the table.
         value: the value in the configuration.
-        shown: the key in the configuration, for the line.
+        shown: the key in the configuration, for the line on stderr.
     """
     moved = _decide(Place(shown), key, value)
     if moved is None:
@@ -229,7 +229,7 @@ def current_value(key: str, value: str, shown: str) -> Any:
 
 
 def old_values(key: str, value: Any) -> list[str]:
-    """Return the old values of a key that are this current value."""
+    """Return the old values of a key that are equivalent to the given current value."""
     rows = _index()[0].get(key, ())
     return [old for row in rows for old, new in row.values.items() if yaml.safe_load(new) == value]
 
@@ -245,7 +245,7 @@ def is_old(key: str) -> bool:
 
 
 def tell(notes: Sequence[str]) -> None:
-    """Print the notes of `change_arguments` or `change_config`, each once per process and its children."""
+    """Print the notes of `change_arguments` or `change_config`, each only once in this process and its children."""
     for note in notes:
         printed = os.environ.get(_PRINTED, "")
         if note not in printed.split("\n"):
@@ -313,7 +313,7 @@ def _row(key: str, text: str, config: Any, command: str) -> tuple[OldKey, str] |
     return None
 
 
-_PROBLEM = {"different": "changed since", "gone": "gone since"}
+_PROBLEM = {"different": "changed since", "gone": "removed since"}
 
 
 @functools.cache
@@ -327,7 +327,7 @@ def _index() -> tuple[Mapping[str, Sequence[OldKey]], Sequence[OldKey]]:
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:
-    """Join options of the table with their values: `--local_dir=x` for `--local_dir x`."""
+    """Join options that are in the table with their values: `--local_dir x` becomes `--local_dir=x`."""
     joined: list[str] = []
     for argument in arguments:
         if joined and joined[-1] in _index()[0] and joined[-1].startswith("--") and "=" not in argument:
@@ -355,7 +355,7 @@ def written(value: Any) -> str:
 
 
 def _remove(config: Any, key: str) -> None:
-    """Remove a key, and the sections that this leaves empty."""
+    """Remove a key, and any section that becomes empty."""
     from omegaconf import OmegaConf
 
     parent, _, name = key.rpartition(".")

@@ -27,7 +27,7 @@ _CONDITION = re.compile(
 
 
 class Condition(NamedTuple):
-    """One comparison of a gate: `holds(value, number)` for the component's value."""
+    """One comparison in a gate, met if `holds(value, number)` is true for the value of the component `name`."""
 
     name: str
     holds: Callable[[float, float], bool]
@@ -68,11 +68,11 @@ class TermSettings(Section):
     """Settings for how a component enters the total reward."""
 
     weight: float | Schedule = 1.0
-    """Factor of the value in the total, or a mapping for a schedule over training steps. With 0, the component is only
-    measured and logged."""
+    """Weight of the value in the total, or a schedule over training steps. With 0, the component is only measured and
+    logged."""
     normalize: Normalization | None = None
-    """How the value is scaled before clipping. `[low, high]` maps this range to 0 to 1. `group` takes the z-score
-    among the samples of the prompt. `sigmoid` and `tanh` apply these functions."""
+    """How the value is scaled before clipping. `[low, high]` maps this range to the range from 0 to 1. `group` computes
+    the z-score among the samples of the prompt. `sigmoid` and `tanh` apply the functions of these names."""
     clip: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
     """Range `[low, high]` to which the value is clipped."""
     gate: str | None = None
@@ -100,7 +100,7 @@ class ComponentSettings(TermSettings):
     """A component in addition to the components that every reward has."""
 
     kind: str
-    """A built-in kind, or your subclass in the form `package.module.Class` or `file.py:Class`."""
+    """A built-in kind, or your own `Component` subclass as `package.module.Class` or `file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Settings for a component of this kind."""
 
@@ -126,7 +126,7 @@ TERMS = ("correctness", "efficiency", "format", "overlong")
 
 
 class CorrectnessSettings(TermSettings):
-    """The component is 1 for the right answer, and 0 otherwise."""
+    """Settings for the `correctness` component, which is 1 for the right answer and 0 otherwise."""
 
     scorer: str | dict[str, Any] = "auto"
     """`auto`, a scorer's name, a mapping of its name and options such as `{name: math, strict: true}`,
@@ -138,18 +138,18 @@ class _NamedTermSettings(TermSettings):
     """A component that every reward logs, and that counts towards the total if any of its keys is set."""
 
     weight: float | Schedule = 0.0
-    """Factor of the value in the total, or 0 to only log it. The default is 1 if another key of this section is set."""
+    """Weight of the value in the total, or 0 to only log it. The default is 1 if another key of this section is set."""
     _counted: ClassVar[float] = 1.0
 
     @model_validator(mode="before")
     @classmethod
     def _counts(cls, section: Any) -> Any:
-        """Add the weight to the keys that are set, so that copies and merged sections keep it."""
+        """Add the weight to the keys that are set, so that copies and merged sections keep the weight."""
         return {"weight": cls._counted, **section} if isinstance(section, Mapping) and section else section
 
 
 class EfficiencySettings(_NamedTermSettings):
-    """A penalty for the resources an episode used: the sum of the parts below, but at least `floor`."""
+    """A penalty for the resources that an episode used: the sum of several penalties, but never below `floor`."""
 
     penalty: float = Field(default=0.1, ge=0)
     """Penalty for each tool call beyond `free_calls`."""
@@ -166,10 +166,10 @@ class EfficiencySettings(_NamedTermSettings):
 
 
 class FormatSettings(_NamedTermSettings):
-    """A penalty of `-malformed_turns / turns`, but at least -1. Additional well-formed turns do not reduce it."""
+    """A penalty of `-malformed_turns / turns`, but never below -1, whatever the number of well-formed turns."""
 
     weight: float | Schedule = 0.0
-    """Factor of the value in the total, or 0 to only log it. The default is 0.2 if another key here is set."""
+    """Weight of the value in the total, or 0 to only log it. The default is 0.2 if any other key here is set."""
     _counted: ClassVar[float] = 0.2
     turns: int = Field(default=3, ge=1)
     """Number of malformed turns at which the value is -1."""
@@ -179,14 +179,14 @@ class OverlongSettings(_NamedTermSettings):
     """A penalty that grows from 0 to `-penalty` over the last `buffer_tokens` before `data.max_response_length`."""
 
     penalty: float = Field(default=0.0, ge=0)
-    """Penalty for an episode that fills the whole response. 0 turns the penalty off."""
+    """Penalty for an episode that uses the whole response length. 0 turns the penalty off."""
     buffer_tokens: int | None = Field(default=None, ge=1)
     """Number of tokens over which the penalty grows. Null means a fifth of `data.max_response_length`."""
 
 
 def _usable(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-        raise InvalidValueError("the name becomes part of an actor's name", "Use the characters A-Z a-z 0-9 . _ -")
+        raise InvalidValueError("the name becomes part of a Ray actor's name", "Use the characters A-Z a-z 0-9 . _ -")
     return name
 
 
@@ -194,20 +194,20 @@ ServedModelName = Annotated[str, AfterValidator(_usable)]
 
 
 class ServedModelSettings(Section):
-    """One reward model that the run serves. All other settings are in `reward.reward_model.rollout`."""
+    """One reward model that the run serves. All other engine settings are in `reward.reward_model.rollout`."""
 
     path: str
     """Folder of the model, or its name on the Hub."""
     kind: Literal["discriminative", "generative"] = "discriminative"
-    """`discriminative`: the model's head outputs a number. `generative`: the model writes its judgement."""
+    """`discriminative`: the model's head outputs a number. `generative`: the model writes its judgment."""
     engine: Literal["sglang", "vllm"] = "sglang"
     """Engine that serves the model."""
     placement: Literal["own", "shared"] = "own"
-    """`own`: the model has GPUs in addition to the trainer's. `shared`: the model uses the trainer's GPUs. It is loaded
-    after sampling, scores, and is unloaded before the update."""
+    """`own`: the model has GPUs in addition to the trainer's. `shared`: the model uses the trainer's GPUs, where it is
+    loaded after sampling and unloaded after scoring, before the update."""
     n_gpus_per_node: int = Field(default=1, ge=1)
-    """Number of the model's own GPUs per node. A `shared` model has a replica per `tensor_parallel_size` GPUs of the
-    trainer."""
+    """Number of the model's own GPUs per node. A `shared` model has one replica for every `tensor_parallel_size` GPUs
+    of the trainer."""
     nnodes: int = Field(default=1, ge=1)
     """Number of the model's own nodes, each with `n_gpus_per_node` GPUs."""
     tensor_parallel_size: int = Field(default=1, ge=1)
@@ -231,8 +231,8 @@ class RewardSettings(Section):
     """The components of the trajectory reward, and how they make up the total."""
 
     combine: str = "sum"
-    """the `sum` of weights times values, or your own function (`package.module.function` or `file.py:function`) of
-    (values, weights, trajectory)."""
+    """`sum` adds up the weighted values. Your own function, written as `package.module.function` or `file.py:function`,
+    gets (values, weights, trajectory)."""
     correctness: CorrectnessSettings = CorrectnessSettings()
     efficiency: EfficiencySettings = EfficiencySettings()
     format: FormatSettings = FormatSettings()
@@ -243,9 +243,9 @@ class RewardSettings(Section):
     """Address of a reward service that computes `correctness`, for example `http://host:8080/get_reward2`, or the whole
     config of the `reward_api` component."""
     per_data_source: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Keys of this section that differ for a data source. Shell wildcards are allowed, and the first match applies."""
+    """Overrides for keys of this section, by data source. Shell wildcards are allowed, and the first match applies."""
     max_unscored_share: float = Field(default=0.5, ge=0, le=1)
-    """Share of a step's trajectories that may be unscored. The run stops above this share, and never stops with 1."""
+    """Share of a step's trajectories that may be unscored. A larger share stops the run."""
     on_error: Literal["stop", "unscored"] = "stop"
     """The effect of an exception in a scorer, a component or `combine`. `stop`: the run stops and shows the line in
     your file. `unscored`: the trajectory gets no score, as after `UnscoredError`, timeouts and failed connections."""

@@ -1,7 +1,7 @@
 """Reads secrets from the environment (`secret`), and removes them from strings and files (`Secrets`, `Redactor`).
 
-Limits: a secret is recognised verbatim and in percent, base64, JSON and HTML encoding, but in no other encoding. A
-secret that is not declared is recognised only by its first characters or the word before it.
+A secret is recognized verbatim and in percent, base64, JSON or HTML encoding, but in no other encoding. A secret that
+is not declared is recognized only by its first characters or by the word before it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from urllib.parse import quote
 from agent_rl.errors import ConfigError
 
 SHORTEST_SECRET = 4
-"""Length in characters of the shortest value that is recognised."""
+"""Minimum length, in characters, of a value that is recognized as a secret."""
 
 _REDACTED = "[redacted]"
 _MAX_DEPTH = 100
-_MIN_SECRET = 8  # characters of a variable's value
+_MIN_SECRET = 8  # minimum length of an environment variable's value, in characters
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _SECRET_NAME = re.compile(
     r"(^|_)(authorization|cookies?|passwords?|passwd|secrets?|api_?keys?|(access|private|secret)_key)(_|$)|(^|_)token$"
@@ -47,7 +47,7 @@ _KEY_LIKE = re.compile(
 """,
     re.VERBOSE,
 )
-"""Text that looks like a key of any service; a group marks the secret part."""
+"""Pattern for text that looks like a key of any service; the named group that matched, if any, is the secret part."""
 
 
 def is_secret_variable(name: str) -> bool:
@@ -60,14 +60,14 @@ def secret(variable: str, *, key: str = "api_key_env") -> str:
 
     Args:
         variable: the variable's name.
-        key: the configuration key that contains that name, for the error.
+        key: the configuration key that contains the variable's name, for the error.
 
     Raises:
-        ConfigError: the variable is not set, empty, or cannot be sent in a header.
+        ConfigError: the variable is not set, is empty, or cannot be sent in a header.
     """
     value = os.environ.get(variable, "").strip()
     if not value:
-        raise ConfigError(key, f"the environment variable {variable} is not set", "Export it first")
+        raise ConfigError(key, f"the environment variable {variable} is not set", "Export the variable first")
     if not (value.isascii() and value.isprintable()):
         raise ConfigError(
             key,
@@ -91,7 +91,7 @@ class Secrets:
         self._pattern = re.compile("|".join(map(re.escape, self._forms)), re.IGNORECASE) if self._forms else None
 
     def hide(self, text: str, *, cut: bool = False) -> str:
-        """Return `text` without the secrets; if it was `cut`, remove a partial secret at its end too."""
+        """Return `text` without the secrets; if the text was `cut`, also remove a partial secret at the end."""
         if self._pattern is None:
             return text
         text = self._pattern.sub(lambda _: self._mark, text)
@@ -102,11 +102,11 @@ class Secrets:
 
 
 class Redactor:
-    """Copies a value as JSON data without secrets, before it is written to a file.
+    """Copies a value as JSON data, and removes secrets from the copy before it is written to a file.
 
-    Secrets are: a value under a name such as `api_key` or `password`; anywhere, the value of an environment variable
-    whose name ends in KEY, TOKEN, SECRET or PASSWORD; and text that looks like a key: the prefix of a known service, a
-    private key, a JSON web token, the password in a URL, and the text after `Bearer` or `api_key=`.
+    A value under a name such as `api_key` or `password` is a secret, and so is the value of an environment variable
+    whose name ends in KEY, TOKEN, SECRET or PASSWORD. Text that looks like a key is also removed: a known service's
+    key, a private key, a JSON web token, the password in a URL, and the text after `Bearer` or `api_key=`.
 
     Args:
         environment: the variables, normally `os.environ`.
@@ -119,7 +119,7 @@ class Redactor:
         self._secrets = Secrets(secrets, _REDACTED)
 
     def __call__(self, value: Any, depth: int = 0) -> Any:
-        """Return the copy; a value that is neither JSON nor from numpy becomes text."""
+        """Return the redacted copy; values that are neither JSON data nor numpy values become strings."""
         if isinstance(value, str):
             return _KEY_LIKE.sub(_without_key, self._secrets.hide(str.__str__(value)))
         if value is None or isinstance(value, bool | int | float):
@@ -131,7 +131,7 @@ class Redactor:
                 self(str(name)): _REDACTED if _is_secret(str(name)) and item is not None else self(item, depth + 1)
                 for name, item in value.items()
             }
-        if hasattr(value, "tolist"):  # numpy's, from parquet
+        if hasattr(value, "tolist"):  # a numpy value, for example from a parquet file
             return self(value.tolist(), depth + 1)
         if isinstance(value, list | tuple):
             return [self(item, depth + 1) for item in value]
@@ -160,7 +160,7 @@ def _without_key(match: re.Match[str]) -> str:
 
 
 def _overlap(text: str, form: str) -> int:
-    """Return how many characters at the end of `text` begin `form`, or 0 if they are too few to reveal anything."""
+    """Return the length of the longest prefix of `form` that ends `text`, or 0 if it is too short to reveal much."""
     longest = min(len(form) - 1, len(text))
     tail = text[len(text) - longest :].lower()
     return next((n for n in range(longest, SHORTEST_SECRET - 1, -1) if tail[longest - n :] == form[:n].lower()), 0)

@@ -1,7 +1,7 @@
-"""The `agent_rl:` section of a hydra configuration, as typed settings; `data` and `reward` are in files of their own.
+"""The `agent_rl:` section of a hydra configuration, as typed settings; `data` and `reward` are in separate files.
 
-Every key has a default, so the section may be absent. An unknown key or a value of the wrong type is a `ConfigError`
-that names the full key and the nearest known name. The section repeats no key of verl:
+Every key has a default, so the section may be absent. An unknown key or a value of the wrong type raises a
+`ConfigError` with the full key and the nearest known name. The section does not duplicate any key of verl:
 `actor_rollout_ref.rollout.multi_turn.max_assistant_turns` limits turns, `data.max_response_length` limits tokens, and
 `actor_rollout_ref.rollout.multi_turn.tool_config_path` is the tool file.
 """
@@ -66,7 +66,7 @@ class ToolsSettings(Section):
     cache_path: str | None = None
     """File on a local disk that stores the results of tools with `cache: shared`. Null means memory only."""
     on_error: Literal["unscored", "observe"] = "unscored"
-    """Effect of an exception in a tool that is neither a `ToolError` nor an outage. `unscored`: the trajectory gets no
+    """Effect of a tool's exception that is neither a `ToolError` nor an outage. `unscored`: the trajectory gets no
     score, and the eighth identical traceback stops the run. `observe`: the policy sees the exception."""
     reuse_results: bool = True
     """Whether a repeated call of a reusable tool gets the earlier result."""
@@ -79,27 +79,27 @@ class TraceSettings(Section):
     """JSONL file to which every trajectory is appended. Null means no file."""
     tokens: bool = False
     """Whether to store token ids, masks and log-probs in `<name>.tokens.jsonl` next to the trace, and the rows and
-    advantages of every training batch, in `<name>.batches.jsonl`."""
+    advantages of every training batch in `<name>.batches.jsonl`."""
     part_mib: int = Field(default=1024, gt=0)
     """Size in MiB at which a new part of a file starts: `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ..."""
     image_mib: int = Field(default=10240, ge=0)
-    """Maximum size in MiB of the images that are stored in `<name>.images/` next to the trace. For later images, only
-    the name is stored."""
+    """Maximum total size in MiB of the images in `<name>.images/` next to the trace. Once this size is reached, only
+    the names of images are stored."""
 
 
 class PolicySettings(Section):
     """The source of the trajectories that a run trains on."""
 
     trace: str | None = None
-    """Folder of a finished run in `mode=sync`. `policy=trace` trains on this run's stored trajectories and starts no
-    engine. Null means that the engine samples."""
+    """Folder of a finished run in `mode=sync`. With `policy=trace`, training uses the trajectories in this folder and
+    starts no engine. Null means that the engine samples trajectories."""
 
 
 class RunSettings(Section):
     """Settings for the files of a training run, and for its output in the terminal."""
 
     folder: str | None = None
-    """Folder with run.json, log, metrics, rollouts and checkpoints. Null means `outputs/<trainer.experiment_name>`."""
+    """Folder for run.json, log, metrics, rollouts and checkpoints. Null means `outputs/<trainer.experiment_name>`."""
     progress: Literal["panel", "lines", "verl"] | None = None
     """What `agent-rl train` shows. `panel`: a live panel. `lines`: one line per step. `verl`: every line of the log.
     Null means the panel in a terminal, and lines elsewhere or if `TERM` is `dumb` or `NO_COLOR` is set."""
@@ -108,18 +108,18 @@ class RunSettings(Section):
     use the log-probs of the update itself, because they have one update per batch and neither a KL penalty in the
     reward nor a correction. The pass measures `actor/entropy` and differences between the engine and the trainer."""
     weight_sync_timeout_s: float = Field(default=1800.0, gt=0)
-    """Seconds after which a transfer of weights to the engine counts as a deadlock and ends the run. A transfer usually
-    takes less than a minute."""
+    """Seconds after which a transfer of weights to the engine counts as a deadlock and the run stops. A transfer
+    usually takes less than a minute."""
     max_sampling_s: float | None = Field(default=None, gt=0)
-    """Seconds of sampling after which the remaining trajectories of a step, except ReMax's greedy ones, are ended and
+    """Seconds of sampling after which the remaining trajectories of a step, except ReMax's greedy ones, are stopped and
     left out. Null means no limit. `actor_rollout_ref.rollout.over_sample_rate` is the share of a step's trajectories
-    that are ended and left out when the others are complete. Both require `mode=sync`; the other modes do not wait for
-    slow trajectories."""
+    that are stopped and left out when the others are complete. Both settings require `mode=sync`; the other modes do
+    not wait for slow trajectories."""
 
 
 class _Turns(Section):
     instructions: str | None = None
-    """System message. Null means the default message, and an empty text means no message."""
+    """System message. Null means the default message, and an empty string means no message."""
     observation_role: Literal["user", "tool"] = "user"
     """Role of the message that contains an observation."""
 
@@ -152,7 +152,7 @@ class PlanActSettings(_Turns):
 
 
 class ReactSettings(_Turns):
-    """Settings for the text format of `react_agent`. It fills in `{tools}` and `{tool_names}` in the instructions."""
+    """Settings for `react_agent`'s text format. The agent fills in `{tools}` and `{tool_names}` in the instructions."""
 
     examples: tuple[str, ...] = ()
     """Complete example episodes after the instructions, for a few-shot prompt. `default` means built-in examples."""
@@ -173,7 +173,7 @@ class UserSimSettings(_Turns):
     """
 
     user: str = "scripted"
-    """`scripted`, `llm`, or your `agent_rl.agents.users.user.User`: `package.module.Class` or `file.py:Class`."""
+    """`scripted`, `llm`, or your `agent_rl.agents.users.user.User` as `package.module.Class` or `file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the user's class."""
     native: bool = False
@@ -188,23 +188,23 @@ class GatewaySettings(Section):
     """Shell command of the program, for example `python my_agent.py`."""
     function: str | None = None
     """Python function `file.py:run` or `package.module.run`, which is called with the row, the base URL and the key. A
-    process imports it once and calls it in a fork for each episode."""
+    process imports the function once and calls it in a fork for each episode."""
     python: str | None = None
-    """Interpreter of that process, from a virtual environment. Null means the interpreter of the run."""
+    """Python interpreter of a virtual environment, to run `function`. Null means the run's own interpreter."""
     url: str | None = None
     """HTTP endpoint that runs the agent. The endpoint gets a POST request with `row`, `base_url` and `api_key`."""
     models: list[str] = Field(default_factory=list)
-    """Names of models whose turns are trained. Requests for other models are answered, but not trained. An empty list
-    means the name in the first request of each episode."""
+    """Names of models whose turns are trained on. Requests for other models are answered, but not trained on. An empty
+    list means the model named in the first request of each episode."""
     timeout_s: float = Field(default=600.0, gt=0)
     """Maximum number of seconds that the program runs for one row."""
     programs: int = Field(default=16, ge=1)
-    """Maximum number of programs that run at once in one agent-loop worker."""
+    """Maximum number of programs that run concurrently in one agent-loop worker."""
     environment: list[str] = Field(default_factory=list)
-    """Names of environment variables with secrets that the program gets. Other variables whose name suggests a secret
+    """Names of environment variables with secrets that the program gets. Other variables whose names suggest secrets
     are removed."""
     ground_truth: bool = False
-    """Whether the file with the row, which the program reads, includes `ground_truth`."""
+    """Whether the file that contains the row for the program includes `ground_truth`."""
 
     @model_validator(mode="after")
     def _one_agent(self) -> GatewaySettings:
@@ -212,13 +212,13 @@ class GatewaySettings(Section):
         if len(names) > 1:
             raise InvalidValueError(f"{' and '.join(names)} are both set", "Keep one of them")
         if self.python is not None and self.function is None:
-            problem = "python is set, but function is not, and python runs only function"
+            problem = "python is set without function, but the interpreter runs only function"
             raise InvalidValueError(problem, "Set function, or remove python and write the interpreter into command")
         return self
 
 
 class GigpoSettings(Section):
-    """Settings for the advantage of states in `algo=gigpo`."""
+    """Settings for the advantages of states in `algo=gigpo`."""
 
     weight: float = Field(default=1.0, ge=0)
     """Factor by which a state's advantage is multiplied before it is added to the trajectory's advantage."""
@@ -244,14 +244,14 @@ class SmallModelSettings(Section):
 
 
 class ColdStartStage(Section):
-    """A stage of supervised training, on one mix of habits."""
+    """A stage of supervised training on one mix of habits."""
 
     mix: dict[str, Annotated[float, Field(ge=0)]]
     """Share of the worked episodes with each habit, by the habit's name."""
     steps: int = Field(ge=1)
     """Number of optimizer steps."""
     lr: float = Field(default=3e-3, gt=0)
-    """Peak learning rate, which is reached after 30 steps of warm-up. It then falls to a fiftieth (cosine decay)."""
+    """Peak learning rate, reached after 30 steps of warm-up. Cosine decay then lowers the rate to a fiftieth."""
 
 
 class ColdStartSettings(Section):
@@ -331,14 +331,14 @@ class AgentRLSettings(Section):
             file: the YAML file with the section, if known; errors name its lines.
 
         Raises:
-            ConfigError: a value cannot be used; the error names key, value and remedy.
+            ConfigError: a value is invalid; the error contains the key, the value and a remedy.
         """
         section = config.get(SECTION) if config is not None else None
         return cls() if section is None else validated(cls, _plain(section), Place(file=file) / SECTION)
 
 
 def _plain(value: Any) -> Any:
-    """Convert omegaconf's containers to plain ones, with interpolations resolved, without importing omegaconf."""
+    """Convert omegaconf containers to dicts and lists and resolve interpolations, without importing omegaconf."""
     if isinstance(value, Mapping):
         return {key: _plain(value[key]) for key in value}
     if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):

@@ -1,10 +1,10 @@
 """Classifies exceptions of the user's code (tools, hooks, users, components, scorers) in the same way everywhere.
 
-- `UnscoredError`, a timeout or a failed connection is an outage (`is_outage`). The trajectory is unscored.
+- `UnscoredError`, a timeout or a failed connection is an outage (`is_outage`), which leaves the trajectory unscored.
 - A `FatalError` stops the run.
 - Any other exception is a bug in the user's code and never reduces the policy's reward. The bug becomes a
-  `UserCodeError` with the line of the user's file, or in the middle of an episode a `BrokenCallError`: the trajectory
-  is unscored, and `RepeatedBugs` stops the run if the bug happens too often.
+  `UserCodeError` with the line of the user's file or, during an episode, a `BrokenCallError`, which leaves the
+  trajectory unscored. `RepeatedBugs` stops the run if the same bug occurs too often.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OUTAGES = {
     ("urllib3", "HTTPError"),
     ("websockets", "ConnectionClosed"),
 }
-"""Packages and classes of connection errors and timeouts that do not derive from Python's own."""
+"""Packages and classes of connection errors and timeouts that do not derive from Python's built-in exceptions."""
 
 
 class UserCodeError(FatalError):
@@ -79,7 +79,7 @@ class UserCodeError(FatalError):
 
 
 class BrokenCallError(UnscoredError):
-    """The user's code raised an exception during an episode; neither the policy nor an outage is the cause.
+    """The user's code raised an exception during an episode that neither the policy nor an outage caused.
 
     Args:
         text: the call, where it failed, and how.
@@ -116,7 +116,7 @@ class RepeatedBugs:
             text: the error's message.
 
         Raises:
-            FatalError: the bug has occurred for the eighth time.
+            FatalError: the bug has occurred eight times.
         """
         self._counts[bug] += 1
         if self._counts[bug] >= MAX_REPEATS:
@@ -128,13 +128,13 @@ class RepeatedBugs:
 
 
 def sort_out(what: str, error: Exception, *, stops: bool = True, remedy: str = "", code: Any = None) -> UnscoredError:
-    """Return the error that leaves a trajectory unscored, for an exception of code that judges it.
+    """Convert an exception of code that scores a trajectory to the error that leaves the trajectory unscored.
 
     Args:
         what: see `UserCodeError`.
         error: the exception.
         stops: whether a bug stops the run; otherwise it leaves the trajectory unscored.
-        remedy: for an error that stops the run, see `UserCodeError`.
+        remedy: the remedy in an error that stops the run; see `UserCodeError`.
         code: see `place_of`.
 
     Raises:
@@ -154,7 +154,7 @@ def sort_out(what: str, error: Exception, *, stops: bool = True, remedy: str = "
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the infrastructure failed: `UnscoredError`, a timeout, a failed connection, or status 429 or 5xx.
+    """Whether an error is due to infrastructure: `UnscoredError`, a timeout, a failed connection, or status 429 or 5xx.
 
     Connection errors of common HTTP libraries are outages, regardless of their base class.
     """
@@ -168,7 +168,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def place_of(error: BaseException, code: Any = None) -> str:
-    """Return `file:line` of the innermost line in the user's files, or of the innermost line if no line is the user's.
+    """Return `file:line` of the innermost frame in the user's files, or of the innermost frame if none is the user's.
 
     Args:
         error: the exception.
@@ -192,7 +192,7 @@ def defined_at(code: Any) -> str:
 
 
 def is_users(code: Any) -> bool:
-    """Whether a function or class is the user's, and neither installed nor part of agent_rl."""
+    """Whether a function or class is the user's own, that is, neither installed nor part of agent_rl."""
     try:
         return not str(inspect.getsourcefile(inspect.unwrap(code))).startswith(_NOT_THE_USERS)
     except TypeError:  # compiled, or defined at run time

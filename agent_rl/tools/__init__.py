@@ -1,6 +1,6 @@
-"""Tools: the contract (`base`), YAML loading (`loading`), dispatch for one trajectory (`runtime`), one file per tool.
+"""Tools: the contract (`base`), YAML loading (`loading`), dispatch for one trajectory (`runtime`) and built-in tools.
 
-Nothing here imports torch, verl, ray or transformers, so a tool can be written and tested anywhere.
+This package does not import torch, verl, ray or transformers, so a tool can be written and tested anywhere.
 """
 
 from agent_rl.tools.base import Tool, ToolOutput

@@ -1,7 +1,7 @@
 """Checks a tool's JSON schema once, then coerces and validates the arguments of its calls.
 
-Coercion never loses information: `"3"` becomes 3 where the schema says integer, but `"3.7"` stays text. A value that
-already has an allowed type is never changed.
+Coercion never loses information: `"3"` becomes 3 where the schema requires an integer, but `"3.7"` does not change. A
+value that already has an allowed type is never changed.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from agent_rl.tools.truncation import shortened
 from agent_rl.work.concurrency import gate, in_thread
 
 CHECK_S = 5.0
-"""Time limit for one check, in seconds; a tool's own limit may be shorter."""
+"""Time limit for checking the arguments of one call, in seconds; a tool's own limit may be shorter."""
 MAX_SIZE = 1_000_000
 """Maximum size of a call's arguments, in characters of JSON."""
-_SMALL = 10_000  # characters; larger arguments go to a thread at once
-_QUICK_S = 0.02  # after which a check of small arguments starts again in a thread
+_SMALL = 10_000  # characters; larger arguments are checked in a thread from the start
+_QUICK_S = 0.02  # seconds; if a check of small arguments takes longer, a thread repeats the check
 _AT_ONCE = 8
 _MAX_ERRORS = 3
-_MAX_ERROR = 200  # characters of an exception that a message to the policy quotes
-_MAX_SHOWN = 120  # characters of a value that a message to the policy quotes
+_MAX_ERROR = 200  # maximum characters of an exception in a message to the policy
+_MAX_SHOWN = 120  # maximum characters of a value in a message to the policy
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
 _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
@@ -63,9 +63,9 @@ _SHORT_TYPES = {
     "list": "array",
     "dict": "object",
 }
-"""Names of Python's types in the short form of a schema."""
+"""JSON types for the names of Python types that the short form of a schema may contain."""
 _DATA = ("enum", "const", "default", "required", "dependentRequired")
-"""Keywords whose values are not schemas."""
+"""JSON Schema keywords whose values are not schemas."""
 
 
 def schema_problem(parameters: Any) -> tuple[str, str] | None:
@@ -89,7 +89,7 @@ def schema_problem(parameters: Any) -> tuple[str, str] | None:
 
 
 def full_schema(parameters: Any) -> Any:
-    """Return the JSON schema for a mapping of each argument to its type, `{query: string, top_k: {type: integer}}`.
+    """Return the JSON schema for a mapping of arguments to types, such as `{query: string, top_k: {type: integer}}`.
 
     Every argument is required, unless it has a default or `required: false`. A JSON schema, or a value of another kind,
     is returned unchanged.
@@ -164,12 +164,12 @@ def _within(limit_s: float, name: str, validator: Validator, arguments: Any) -> 
 
 
 def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str, Any]:
-    """Return a copy of the arguments, coerced to the types of the schema if nothing is lost.
+    """Return a copy of the arguments, coerced to the types of the schema where this loses no information.
 
     Args:
         name: the tool's name, for the message.
         validator: the validator of the tool's parameters.
-        arguments: the policy's arguments. The trajectory keeps the arguments, so a tool gets a copy that it may change.
+        arguments: the policy's arguments. The trajectory keeps the originals, so a tool may change its copy.
 
     Raises:
         InvalidArgumentsError: an argument is wrong; the text names the argument and the expected value.
@@ -198,7 +198,7 @@ def coerce(schema: Any, value: Any) -> Any:
 
 
 def json_types(schema: Any) -> list[str]:
-    """Return the JSON types that a schema allows, alternatives included, or no types if it does not restrict them."""
+    """Return the JSON types that a schema and its alternatives allow, or an empty list if all types are allowed."""
     if not isinstance(schema, Mapping):
         return []
     if kinds := schema.get("type"):
@@ -248,13 +248,13 @@ def _read(kind: str, text: str) -> Any:
 
 
 def _has_type(kind: str, value: Any) -> bool:
-    if isinstance(value, bool):  # a bool is an int in Python, not in JSON
+    if isinstance(value, bool):  # a bool is an int in Python, but not in JSON
         return kind == "boolean"
     return isinstance(value, _JSON_TYPES.get(kind, ()))
 
 
 def _explain(error: ValidationError) -> str:
-    """Describe one problem to the policy. Values are shortened; jsonschema's own messages repeat them in full."""
+    """Describe one problem to the policy. Values are shortened, unlike in jsonschema's own messages."""
     where = f"argument '{_path(error)}'" if error.absolute_path else "the arguments"
     rule = error.validator
     expected: Any = error.validator_value
@@ -311,7 +311,7 @@ def _shown(value: Any) -> str:
 
 
 def _reference_problem(parameters: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the problem of a `$ref` without a target, which would otherwise fail in the first call that needs it."""
+    """Return (problem, remedy) for a `$ref` without a target, which would fail only in the first call that uses it."""
     resource = Resource.from_contents(parameters, default_specification=DRAFT202012)
     resolver = Registry().resolver_with_root(resource)
     for reference in re.findall(r'"\$ref": "([^"]*)"', json.dumps(parameters, ensure_ascii=False, default=str)):

@@ -1,6 +1,6 @@
-"""The contract that every tool fulfils.
+"""The contract that every tool fulfills.
 
-A tool is a class that contains its schema; an instance exists for one trajectory and keeps its state:
+A tool is a class that contains a schema; each instance serves one trajectory and keeps that trajectory's state:
 
     class Dice(Tool):
         name = "dice"
@@ -14,8 +14,8 @@ A tool is a class that contains its schema; an instance exists for one trajector
         async def call(self, arguments):
             return str(random.randint(1, arguments["sides"]))
 
-The contract does not promise isolation, because a tool runs inside the rollout worker. Code that a model wrote belongs
-in `agent_rl.sandbox`.
+The contract does not guarantee isolation, because a tool runs inside the rollout worker. Code that a model wrote must
+run in `agent_rl.sandbox`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ToolOutput:
     metrics: dict[str, Any] = field(default_factory=dict)
     """JSON data for the trace; the policy does not see it."""
     answer: str | None = None
-    """Final answer; if set, the episode ends with it."""
+    """If set, the final answer, which ends the episode."""
     images: list[Any] = field(default_factory=list)
     """PIL images that a vision model sees before the text; a result with images is not cached."""
 
@@ -60,7 +60,7 @@ class Tool(ABC):
     """Base class of all tools.
 
     Args:
-        config: the YAML entry's `config`, read-only, the same for all trajectories.
+        config: the YAML entry's `config`, which is read-only and the same for all trajectories.
         create_kwargs: the row's `extra_info.tools_kwargs[name]["create_kwargs"]`, copied for this trajectory.
 
     `__init__` should be quick, because it runs on the event loop; slow work belongs in `start`.
@@ -72,26 +72,26 @@ class Tool(ABC):
     parameters: ClassVar[dict[str, Any]]
     """JSON schema (draft 2020-12) of type object."""
     Config: ClassVar[type[BaseModel] | None] = None
-    """Model that validates `config` when the file is loaded; the result is `settings`. None: any keys are allowed."""
+    """Pydantic model that validates `config` and whose instance is `settings`; None means that any keys are allowed."""
     timeout_s: ClassVar[float | None] = None
-    """Seconds that one call may take; None means the run's default."""
+    """Maximum duration of one call in seconds; None means the run's default."""
     max_concurrency: ClassVar[int | None] = None
     """Maximum number of concurrent calls in one worker process, unless the entry sets it; None means no limit."""
     idempotent: ClassVar[bool] = False
     """Whether sending a call twice has the same effect as sending it once. Only an idempotent tool is retried after an
     infrastructure failure."""
     retries: ClassVar[int] = 2
-    """Number of retries of an idempotent tool's call, unless its entry sets it, or 0 if the tool itself retries."""
+    """Number of retries of an idempotent tool, unless its entry sets one; 0 for a tool that does its own retries."""
     reusable: ClassVar[bool] = False
-    """Whether the same arguments always give the same text, regardless of earlier calls: a pure function, or a search
-    in fixed data. Results are reused only if this is true; the tool's entry can override the value."""
+    """Whether the same arguments always produce the same text, regardless of earlier calls, as in a pure function or a
+    search in fixed data. Only results of reusable tools are reused; the tool's entry can override the value."""
     in_order: ClassVar[bool] = False
     """Whether the calls in one turn run one after another, in order, if one of them calls this tool."""
     outside: ClassVar[bool] = False
-    """Whether a call reaches the outside, such as a service. `agent-rl fork` repeats such a recorded call only if the
-    tool's entry has `reusable: true`; the same applies to any tool whose `config` has a `url`."""
+    """Whether a call uses something outside the process, such as a service. `agent-rl fork` repeats a recorded call of
+    such a tool, or of a tool whose `config` has a `url`, only if the tool's entry has `reusable: true`."""
     answers: ClassVar[bool] = False
-    """Whether a call submits the final answer; such a call also runs in the last turn, and no budget counts it."""
+    """Whether a call submits the final answer; such a call also runs in the last turn and counts towards no budget."""
 
     scope: TrajectoryScope
     """Resources shared by the tools of this trajectory; set before `start`."""
@@ -103,7 +103,7 @@ class Tool(ABC):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Raise ValueError for a `config` that cannot work; called once, when the YAML file is loaded."""
+        """Raise ValueError for an invalid `config`; called once, when the YAML file is loaded."""
         if cls.Config is not None:
             validated(cls.Config, config)
 
@@ -158,7 +158,7 @@ class TrajectoryScope:
             return value
 
     def share(self, key: Hashable, value: Any) -> None:
-        """Set the resource for a key; its owner closes it."""
+        """Set the resource for a key; the caller remains responsible for closing the resource."""
         self._open[key] = nullcontext(), value
 
     def shared(self, key: Hashable) -> Any:
@@ -171,5 +171,5 @@ class TrajectoryScope:
             _, (manager, _) = self._open.popitem()
             try:
                 await manager.__aexit__(None, None, None)
-            except Exception:  # the trajectory is over and has its result; the others still have to be closed
+            except Exception:  # the trajectory is complete, and the other resources must still be closed
                 logger.exception("closing %r raised", manager)

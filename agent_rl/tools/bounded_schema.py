@@ -1,7 +1,7 @@
-"""JSON-schema validators whose time can be limited, for any schema, patterns and values.
+"""JSON Schema validators with a time limit that holds for any schema, pattern and value.
 
-The limit is read before each keyword and during each search for a pattern. Schemas with `unevaluatedProperties` next to
-`patternProperties` are refused elsewhere, because jsonschema itself searches for these patterns.
+The limit is checked before each keyword and during each search for a pattern. `schema_problem` rejects schemas with
+both `unevaluatedProperties` and `patternProperties`, because jsonschema searches for their patterns without a limit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 @cache
 def bounded(draft: Any = Draft202012Validator) -> Any:
-    """Return a draft's validator class that keeps to `time_limit`."""
+    """Return the validator class of a JSON Schema draft, extended so that it respects `time_limit`."""
     own = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
     checks = {name: _limited(check) for name, check in (draft.VALIDATORS | own).items()}
     checks["additionalProperties"] = _without_patterns(checks["additionalProperties"])
@@ -42,7 +42,7 @@ def bounded(draft: Any = Draft202012Validator) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Return the same text for equal JSON data: 1.0 is equal to 1."""
+    """Return a string that is the same for equal JSON data, where 1.0 equals 1."""
     return json.dumps(json.loads(json.dumps(value, default=str), parse_float=_number), sort_keys=True)
 
 

@@ -1,11 +1,11 @@
-"""Functions that a row declares without an implementation: a turn that calls them is the answer.
+"""Functions that a row declares without an implementation; the turn that calls one of them is the answer.
 
     extra_info:
       functions: '[{"name": "set_timer", "description": "...", "parameters": {"type": "object", "properties": ...}}]'
 
 In data sets of function calls (BFCL, xLAM), every row has its own functions. The agent offers the functions to the
-policy as tools. The scorer gets the calls as JSON and compares them; their arguments are not validated against the
-schema first.
+policy as tools. The scorer gets the calls as JSON and compares them; the arguments of calls are not validated against
+the schema first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent_rl.trajectory import ToolCall
 
 FUNCTIONS_KEY = "extra_info.functions"
 _KEPT = 200
-"""Number of rows whose functions stay in memory, where a row's samples share them."""
+"""Number of rows whose functions are cached in memory, so that the samples of a row share the functions."""
 
 
 class DeclaredFunction(Tool):
@@ -35,7 +35,7 @@ class DeclaredFunction(Tool):
 
 
 def declared_functions(value: Any) -> list[ToolSpec]:
-    """Return the specs of a row's functions.
+    """Return tool specs for the functions that a row declares.
 
     Args:
         value: `extra_info.functions`, a list of `{name, description, parameters}` or its JSON; None means no functions.
@@ -48,7 +48,7 @@ def declared_functions(value: Any) -> list[ToolSpec]:
     try:
         return list(_specs(value if isinstance(value, str) else json.dumps(value)))
     except (TypeError, ValueError) as error:
-        problem = f"it is not a list of functions ({error})"
+        problem = f"the value is not a list of functions ({error})"
         raise ConfigError(FUNCTIONS_KEY, problem, "Write [{name, description, parameters}, ...]") from error
 
 

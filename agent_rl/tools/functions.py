@@ -1,7 +1,7 @@
 """A Python function as a tool: `- function: my_tools.py:weather` in a tool file.
 
-The schema comes from the type hints, which are required, and from the docstring: the text before its first section is
-the description, and its `Args` section describes the arguments. An `async def` function is awaited; a plain function
+The schema comes from the type hints, which are required, and from the docstring, whose text before the first section is
+the description and whose `Args` section describes the arguments. An `async def` function is awaited; a plain function
 runs in a thread. A function returns text, data that the policy reads as JSON, a `ToolOutput`, or, as in verl, a tuple
 of one of these with a reward and metrics. Functions keep no state for a trajectory; a tool with state must be a class.
 """
@@ -41,7 +41,7 @@ class FunctionConfig(ToolConfig):
 
 
 class FunctionTool(Tool):
-    """A tool that calls a function."""
+    """A tool that calls a Python function."""
 
     Config = FunctionConfig
 
@@ -60,14 +60,14 @@ class FunctionTool(Tool):
 
 
 def converted(model: type[BaseModel] | None, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Convert the arguments to the types of the hints, such as text to a date or a mapping to an object.
+    """Convert the arguments to the types in the hints, for example a string to a date, or a mapping to an object.
 
     Args:
-        model: the model of the arguments; if None, the arguments do not change.
+        model: the pydantic model of the arguments; None means that the arguments are not converted.
         arguments: the arguments of a call.
 
     Raises:
-        InvalidArgumentsError: an argument does not have its type.
+        InvalidArgumentsError: an argument cannot be converted to its type.
     """
     if model is None:
         return arguments
@@ -88,17 +88,17 @@ def check_function(function: Any, place: Place) -> None:
     if isinstance(function, type):
         raise place.error(f"{function.__qualname__} is a class, not a function", "Write class_name: instead")
     if not inspect.isroutine(function):
-        raise place.error(f"it is a {type(function).__name__}, not a function", "Use a function")
+        raise place.error(f"the object is a {type(function).__name__}, not a function", "Use a function")
     if not may_return(function):
         what = f"{function.__name__} ({defined_at(function)})"
         raise place.error(f"{what} returns nothing", "Return the text that the policy reads")
 
 
 def may_return(function: Any) -> bool:
-    """Whether a function may return a value: it has a `return` with a value, or only raises exceptions."""
+    """Whether a function may return a value, because it has a `return` with a value or ends with a `raise`."""
     try:
         body: list[ast.AST] = list(ast.parse(textwrap.dedent(inspect.getsource(function))).body[0].body)  # type: ignore[attr-defined]
-    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # no source code: assume a value
+    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # no source code, so a value is assumed
         return True
     if isinstance(body[-1], ast.Raise):
         return True
@@ -127,7 +127,7 @@ def describe(function: Callable[..., Any], place: Place, *, parameters: bool) ->
     if parameters:
         with place.around("See docs/guides/tools.md"):
             schema = argument_model(function, about).model_json_schema()
-        schema.pop("additionalProperties")  # the answer to an unknown argument does not need it
+        schema.pop("additionalProperties")  # not needed, because `converted` rejects unknown arguments
         description["parameters"] = {"type": "object", **rewritten(schema, _plain)}
     return description
 
@@ -142,7 +142,7 @@ def file_of(name: str, folder: Path | None) -> str:
 
 @cache
 def _function(name: str) -> tuple[Callable[..., Any], type[BaseModel] | None]:
-    """Return the function and the model of its arguments, or None as the model if the hints give no schema."""
+    """Return the function and the model of its arguments, or None as the model if the hints do not yield a schema."""
     function = find_object(name, Place("function"))
     try:
         return function, argument_model(function, {})
@@ -180,7 +180,7 @@ def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> ty
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return a docstring's text before its sections, and each argument's description, in Google's or reST's form."""
+    """Return the text before a docstring's sections and the description of each argument, in Google or reST style."""
     text: list[str] = []
     about: dict[str, str] = {}
     section, last = "", ""

@@ -62,7 +62,7 @@ def call(
 
 
 def expand(specs: Sequence[ToolSpec]) -> str:
-    """Return a tool file with every field filled in, which needs neither a server nor the classes' defaults."""
+    """Return a tool file with every field filled in, which depends on neither a server nor the defaults of classes."""
     return dump_tools({"tools": [_entry(spec) for spec in specs]})
 
 
@@ -83,7 +83,7 @@ def _entry(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _class_name(cls: type) -> str:
-    """Return the `class_name` of an entry; a class in the user's file is named by its file."""
+    """Return the `class_name` of an entry; for a class in a user's file, the name includes the path of the file."""
     if cls.__module__.startswith("agent_rl_user_"):
         return f"{inspect.getfile(cls)}:{cls.__qualname__}"
     return f"{cls.__module__}.{cls.__qualname__}"

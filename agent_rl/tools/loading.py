@@ -1,14 +1,14 @@
-"""Reads a YAML file of tools into `ToolSpec`s. Each mistake raises a `ConfigError` with its location and a remedy.
+"""Reads a YAML file of tools into `ToolSpec`s. A mistake in the file raises a `ConfigError` with location and remedy.
 
     tools:
       - name: calculator                        # a built-in tool, or a built-in toolset such as mcp
       - function: my_tools.py:weather           # a function (agent_rl.tools.functions)
       - class_name: my_package.tools.Search     # or my_tools.py:Search, next to this file
         config: {top_k: 3}
-        timeout_s: 5                            # seconds of one call
+        timeout_s: 5                            # seconds for one call
         max_concurrency: 8                      # concurrent calls in one worker process
         retries: 2                              # only for an idempotent class
-        reusable: true                          # the same arguments always give the same text
+        reusable: true                          # equal arguments always produce the same text
         cache: trajectory                       # off, trajectory, or shared by a worker process
 
 `name`, `description` and `parameters` (a JSON schema, or a mapping of each argument to its type) override what the
@@ -45,7 +45,7 @@ _VALUES = ("str", "int", "float", "bool", "list")
 
 
 def load_tools(path: str | Path) -> list[ToolSpec]:
-    """Load the tools of a YAML file, in the order of the file.
+    """Load the tools of a YAML file, in the order in which the file lists them.
 
     Args:
         path: the file; omegaconf interpolations such as `${oc.env:INDEX}` are resolved.
@@ -68,8 +68,8 @@ def load_tools(path: str | Path) -> list[ToolSpec]:
 
 
 def dump_tools(content: Mapping[str, Any]) -> str:
-    """Return the text of a tool file that `load_tools` reads as `content`; `${` in it is escaped."""
-    from omegaconf import OmegaConf  # slow to import, so not at the top
+    """Return the text of a tool file that `load_tools` reads as `content`, with every `${` escaped."""
+    from omegaconf import OmegaConf  # imported here because it is slow to import
 
     return OmegaConf.to_yaml(OmegaConf.create(_escaped(content)))
 
@@ -122,7 +122,7 @@ class _Fields(_Limits, _Function):
 
 
 class _Entry:
-    """One entry of the list.
+    """One entry of a file's `tools` list.
 
     Args:
         place: the entry's location in its file; paths of classes are relative to the file's folder.
@@ -179,9 +179,9 @@ class _Entry:
                 raise self.place.error("the entry has no name, class_name or function", remedy)
             return _set_fields(fields)
         if fields.class_name is None:
-            self._fail("class_name", "it is required with tool_schema", "Set it to the class that answers the calls")
+            self._fail("class_name", "this key is required with tool_schema", "Set it to the class that answers calls")
         for key in _set_fields(fields):
-            self._fail(key, "it is also set in tool_schema", "Keep one of them")
+            self._fail(key, "this key is also set in tool_schema", "Keep one of them")
         return _set_fields(function.function)
 
     def _class(self) -> type:
@@ -195,7 +195,7 @@ class _Entry:
             return cls
         cls = find_object(fields.class_name, place, self.folder)
         if inspect.isroutine(cls):
-            self._fail("class_name", "it is a function, not a class", "Write function: instead")
+            self._fail("class_name", "the value is a function, not a class", "Write function: instead")
         if not (isinstance(cls, type) and all(callable(getattr(cls, method, None)) for method in _VERL_METHODS)):
             cls = find_class(fields.class_name, (Tool, Toolset), place, self.folder)
         if is_users(cls) and issubclass(cls, Tool) and (problem := _call_problem(cls)):
@@ -206,7 +206,7 @@ class _Entry:
         """Return the spec of a function; fields of the entry override the function's own."""
         for key in ("class_name", "config", "tool_schema"):
             if getattr(self.fields, key) is not None:
-                self._fail(key, "it is not allowed with function", "Remove one of them")
+                self._fail(key, "this key is not allowed with function", "Remove one of them")
         place = self.place / "function"
         function = find_object(name, place, self.folder)
         check_function(function, place)
@@ -228,11 +228,11 @@ class _Entry:
         if parameters is None:
             if self.fields.tool_schema is None:
                 self._fail("parameters", f"{what} has no schema", f"Write `parameters:` here, or {otherwise}")
-            parameters = {"type": "object"}  # as in verl: a tool without parameters
+            parameters = {"type": "object"}  # as in verl, the tool has no parameters
         parameters = full_schema(parameters)
         if problem_and_remedy := schema_problem(parameters):
             self._fail("parameters", *problem_and_remedy, in_function=True)
-        parameters = {**parameters, "properties": parameters.get("properties", {})}  # chat templates iterate over it
+        parameters = {**parameters, "properties": parameters.get("properties", {})}  # templates loop over `properties`
         limits = getattr(cls, "timeout_s", None), getattr(cls, "max_concurrency", None)
         return ToolSpec(function["name"], function["description"], parameters, cls, config, *limits)
 
@@ -248,7 +248,7 @@ class _Entry:
     def _toolset(self, cls: type[Toolset]) -> list[ToolSpec]:
         for key in ("description", "parameters", "tool_schema"):
             if getattr(self.fields, key) is not None:
-                self._fail(key, f"{cls.__qualname__} is a toolset, whose tools set it themselves", "Remove it")
+                self._fail(key, f"{cls.__qualname__} is a toolset, whose tools set this key themselves", "Remove it")
         config, place = self._config(cls), self.place / "config"
         with place.around(f"See {cls.__module__}.{cls.__qualname__}"):
             specs = cls.tools(config)
@@ -293,7 +293,7 @@ def _check_keys(node: Any, place: Place) -> None:
     if isinstance(node, dict):
         for key, value in node.items():
             if not isinstance(key, str):
-                raise place.error(f"the {key!r} key is not text", "Put it in quotes")
+                raise place.error(f"the {key!r} key is not text", "Put the key in quotes")
             _check_keys(value, place / key)
     elif isinstance(node, list):
         for number, value in enumerate(node):
@@ -301,10 +301,10 @@ def _check_keys(node: Any, place: Place) -> None:
 
 
 def _verl_function(cls: Any) -> dict[str, Any]:
-    """Return a verl `BaseTool`'s function schema without its constructor, which prints and may need resources."""
+    """Return a verl `BaseTool`'s function schema, but skip the constructor, which prints and may need resources."""
     try:
         schema = cls.get_openai_tool_schema(cls.__new__(cls))
-    except Exception:  # noqa: BLE001 - verl's default needs an instance; then the YAML file must contain the schema
+    except Exception:  # noqa: BLE001 - verl's default method needs an instance, so the schema must be in the YAML file
         return {}
     if hasattr(schema, "model_dump"):
         schema = schema.model_dump(exclude_unset=True, exclude_none=True)

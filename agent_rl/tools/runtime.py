@@ -1,15 +1,16 @@
 """`ToolSession`: the tools of one trajectory, from the first call to the release of their state.
 
 Every call gets an answer that the policy can use, even if the call was wrong. `run` raises only `UnscoredError`, for an
-outage or a bug in the tool, and `FatalError`; then the turn's other calls are cancelled.
+outage or a bug in the tool, and `FatalError`; in both cases, the turn's other calls are cancelled.
 
-A call takes these steps: its arguments are checked (in a thread with a time limit if that takes long); the result of an
-equal call is taken from the cache, if the tool uses a cache; the call waits in a queue, if the tool limits concurrency;
-then its time starts and it runs, with retries if the tool allows them. The result is then cut to the limit.
+First, the arguments of a call are checked, in a thread with a time limit if the check takes long. If the tool uses a
+cache, the result of an equal call is taken from the cache. If the tool limits concurrency, the call waits in a queue.
+Only then does the call's time limit start to count. The call runs, with retries if the tool allows them, and the result
+is cut to the limit.
 
-A thread cannot be stopped. A plain `def` call that exceeds its limit is abandoned. Its daemon thread continues until it
-returns or the process exits, and no longer counts towards the tool's concurrency. An `async def` call that never awaits
-blocks the event loop.
+A plain `def` call that exceeds its time limit is abandoned, because a thread cannot be stopped. The daemon thread of an
+abandoned call continues until the function returns or the process exits, and no longer counts towards the tool's
+concurrency. An `async def` call that never awaits blocks the event loop.
 """
 
 from __future__ import annotations
@@ -62,10 +63,10 @@ class ToolSession:
 
     Args:
         specs: the tools that this row may use.
-        tools_kwargs: the row's `extra_info.tools_kwargs`: tool name -> `{"create_kwargs": {...}}`.
-        default_timeout_s: time limit of one call including its tool's start, and of closing a tool, in seconds; for
-            tools without their own limit.
-        max_parallel_calls: number of calls of one turn that run; the other calls are skipped. If None, all calls run.
+        tools_kwargs: the row's `extra_info.tools_kwargs`, a mapping of tool names to `{"create_kwargs": {...}}`.
+        default_timeout_s: time limit in seconds for tools without their own limit. The limit covers a call, including
+            the tool's start, and the closing of the tool.
+        max_parallel_calls: maximum number of calls of one turn that run; the others are skipped. None means no limit.
         result_limit: limits on the part of a result that the policy sees. None means no limits.
         settings: the `agent_rl.tools` section; `cache_path`, `on_error` and `reuse_results` are read. None means its
             defaults, but without reuse of results.
@@ -139,7 +140,7 @@ class ToolSession:
         while True:
             try:
                 return await within(self._default_timeout_s, self._scope.close())
-            except OutOfTime:  # the scope has dropped the hanging resource; close the others
+            except OutOfTime:  # the scope has dropped the hanging resource, so close the remaining ones
                 logger.warning("a resource of the trajectory did not close within %g s", self._default_timeout_s)
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
@@ -178,7 +179,7 @@ class ToolSession:
             output = ToolOutput(f"Error: {error}")
         except (UnscoredError, FatalError):
             raise
-        except Exception as error:  # the log gets the traceback, the policy gets at most one line
+        except Exception as error:  # the log gets the traceback, and the policy at most one line
             if self._on_error == "unscored":
                 raise self._unscored(call, error) from error
             logger.exception("tool %r raised", call.name)
@@ -222,7 +223,7 @@ class ToolSession:
 
 
 def _create_kwargs(tools_kwargs: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a tool's `create_kwargs`; a parquet file contains None at either level for a row without them."""
+    """Return a tool's `create_kwargs`; for rows without them, a parquet file may contain None at either level."""
     kwargs = tools_kwargs.get(name) or {}
     create_kwargs = kwargs.get("create_kwargs") if isinstance(kwargs, Mapping) else kwargs
     if create_kwargs is not None and not isinstance(create_kwargs, Mapping):

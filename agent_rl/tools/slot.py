@@ -1,7 +1,7 @@
 """`Slot`: one tool in one trajectory, from its first call to its release.
 
-A call passes the cache, the queue and the retries, in this order; each layer is active only if the tool's entry enables
-it.
+A call passes through the cache, the queue and the retries, in this order; each layer is active only if the tool's entry
+enables it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from agent_rl.work.store import Cache
 MAX_SHOWN = 200
 """Maximum number of characters of an exception or an unknown name that the policy sees."""
 
-_TRANSIENT = (UnscoredError, OSError, asyncio.TimeoutError)  # a retry may succeed
+_TRANSIENT = (UnscoredError, OSError, asyncio.TimeoutError)  # errors after which a retry may succeed
 
 logger = logging.getLogger(__name__)
 
 
 class Slot:
-    """A tool's spec, and its instance after the first call.
+    """A tool's spec and, after the first call, the tool's instance.
 
     Args:
         spec: the configured tool.
-        limit_s: time limit of one call, and of closing, in seconds.
+        limit_s: time limit of one call, and of closing the tool, in seconds.
         scope: resources that the trajectory's tools share.
         create_kwargs: the row's values for this tool.
         cache: cache of the tool's results; if None, every call is executed.
@@ -66,14 +66,14 @@ class Slot:
             return await self._queued(arguments, result)
         try:
             key = _digest(self._cache_prefix, arguments)
-        except (TypeError, ValueError, RecursionError):  # not JSON, so equal calls cannot be recognised
+        except (TypeError, ValueError, RecursionError):  # arguments that are not JSON cannot be compared
             return await self._queued(arguments, result)
         executed: list[ToolOutput] = []
 
         async def make() -> str | None:
             output = await self._queued(arguments, result)
             executed.append(output)
-            if output.answer is not None or output.images:  # it ends the episode, or is not JSON
+            if output.answer is not None or output.images:  # answers end the episode; images are not JSON
                 return None
             return json.dumps([output.text, output.reward, output.metrics])
 
@@ -95,7 +95,7 @@ class Slot:
         if (limit := self.spec.max_concurrency) is None:
             return await self._repeated(arguments, result)
         waiting = time.perf_counter()
-        # keyed by the config's text: a spec may be a new object in every trajectory
+        # the key contains the config's text, because a spec may be a new object in every trajectory
         async with gate((self.spec.name, self.spec.cls, repr(self.spec.config)), limit):
             result.queue_seconds += time.perf_counter() - waiting
             return await self._repeated(arguments, result)
@@ -120,7 +120,7 @@ class Slot:
                 output = await in_thread(tool.call, arguments)
                 if inspect.isawaitable(output):
                     output = await output
-        except SystemExit as error:  # would end the worker process instead of the call
+        except SystemExit as error:  # would stop the worker process instead of the call
             raise RuntimeError(f"the tool tried to exit ({error})").with_traceback(error.__traceback__) from error
         if isinstance(output, str):
             return ToolOutput(output)
@@ -135,7 +135,7 @@ class Slot:
         return output
 
     async def _start(self) -> Tool:
-        """Return the instance, started once: concurrent first calls wait for it, and share its failure.
+        """Return the instance, which is started only once; concurrent first calls wait for this start.
 
         After a transient failure of a tool with retries, the next attempt creates a new instance.
         """
@@ -143,7 +143,7 @@ class Slot:
             if self._failure is not None:
                 raise ToolError(f"{self.spec.name} is not available: {self._failure}")
             if self.tool is None:
-                self._failure = "it did not start in time"  # stays if the code below is cancelled
+                self._failure = "it did not start in time"  # remains if the start is cancelled
                 try:
                     self.tool = self.spec.create(self._create_kwargs)
                     self.tool.scope = self._scope
@@ -168,7 +168,7 @@ class Slot:
             await within(self.limit_s, self.tool.close())
         except OutOfTime:
             logger.warning("tool %r: close did not finish within %g s", self.spec.name, self.limit_s)
-        except Exception:  # the trajectory is over and has its result; the other tools still have to be closed
+        except Exception:  # the trajectory is complete, and the other tools must still be closed
             logger.exception("tool %r: close raised", self.spec.name)
 
 

@@ -41,11 +41,11 @@ class ToolSpec:
     max_concurrency: int | None = None
     """Maximum number of concurrent calls in one worker process, over all trajectories; None means no limit."""
     retries: int = 0
-    """Number of retries of a call after an infrastructure failure, within its time limit."""
+    """Number of retries of a call after an infrastructure failure, within the call's time limit."""
     cache: CacheScope = "off"
     """Where equal calls share a result: nowhere, in one trajectory, or in all trajectories of a worker process."""
     reusable: bool | None = None
-    """Whether equal arguments always give the same text, regardless of earlier calls; None means the class's value."""
+    """Whether equal arguments always yield the same text, whatever the earlier calls; None means the class's value."""
 
     def __post_init__(self) -> None:
         name = self.cls.__qualname__
@@ -67,7 +67,7 @@ class ToolSpec:
         """
         for attribute in ("name", "description", "parameters"):
             if not hasattr(tool, attribute):
-                raise ConfigError(f"{tool.__qualname__}.{attribute}", "it is not set", "Set it on the class")
+                raise ConfigError(f"{tool.__qualname__}.{attribute}", "the attribute is not set", "Set it on the class")
         if problem := schema_problem(tool.parameters):
             raise ConfigError(f"{tool.__qualname__}.parameters", *problem)
         limits = (tool.timeout_s, tool.max_concurrency, tool.retries if tool.idempotent else 0)
@@ -75,12 +75,12 @@ class ToolSpec:
 
     @property
     def is_verl(self) -> bool:
-        """Whether `cls` is a verl `BaseTool` (constructor `(config, tool_schema)`) and needs an adapter."""
+        """Whether `cls` is a verl `BaseTool`, whose constructor takes `(config, tool_schema)`, and needs an adapter."""
         return not issubclass(self.cls, Tool)
 
     @property
     def may_be_reused(self) -> bool:
-        """Whether a result may be reused instead of calling again."""
+        """Whether the result of an equal call may be reused instead of calling the tool again."""
         return getattr(self.cls, "reusable", False) if self.reusable is None else self.reusable
 
     @property
@@ -114,15 +114,15 @@ class ToolSpec:
 
     @cached_property
     def validator(self) -> Validator:
-        """Validator of `parameters` that fetches nothing; cached because building it costs more than using it."""
+        """Validator of `parameters` that fetches no remote schemas; it is cached because building it is slow."""
         return bounded()(self.parameters, registry=Registry())  # type: ignore[no-any-return]
 
-    def __getstate__(self) -> dict[str, Any]:  # without cached values: a validator cannot be pickled
+    def __getstate__(self) -> dict[str, Any]:  # omits cached values, because a validator cannot be pickled
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
 class Toolset(ABC):
-    """One YAML entry that defines several tools, such as the tools of a server, and is never instantiated.
+    """One YAML entry that defines several tools, such as the tools of a server. The class is never instantiated.
 
         class Dice(Toolset):
             name = "dice"
@@ -138,15 +138,15 @@ class Toolset(ABC):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Raise ValueError for a `config` that cannot work."""
+        """Raise ValueError for an invalid `config`."""
         return None
 
     @classmethod
     @abstractmethod
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
-        """Return the tools; called once in each rollout worker, when the YAML file is loaded. It may block.
+        """Return the tools. Each rollout worker calls this method once, when the YAML file is loaded; it may block.
 
         Raises:
-            ValueError: the `config` cannot work; the loader adds file, entry and field.
+            ValueError: the `config` is invalid; the loader adds file, entry and field to the message.
             UnscoredError: the server that lists the tools cannot be reached; the run does not start.
         """

@@ -1,7 +1,7 @@
 """Cuts a result for the policy: keeps its head, its tail or both, and notes how many characters were cut.
 
 A token limit covers the result's text and the note, as counted by the tokenizer, but not what the chat template adds
-around them. A text is cut between characters, never inside a character.
+around them. Text is cut between characters, never inside a character.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from agent_rl.errors import ConfigError
 
 TruncateSide = Literal["left", "middle", "right"]
 _SIDES = ("left", "middle", "right")
-_CHARS_PER_TOKEN = 16  # tokenized to find a cut; text with longer tokens is cut too short
+_CHARS_PER_TOKEN = 16  # bounds how much text is tokenized; text with longer tokens is cut too short
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class ResultLimit:
     """Limits on the part of a result that the policy sees."""
 
     chars: int | None = None
-    """Number of characters to keep, without the note about the cut, as in verl."""
+    """Number of characters to keep, not counting the note about the cut, as in verl."""
     tokens: int | None = None
     """Maximum number of tokens, including the note; needs `tokenizer`."""
     tokenizer: Any = None
-    """transformers' tokenizer of the model."""
+    """The model's tokenizer from `transformers`."""
     side: TruncateSide = "middle"
     """The part to cut, as in verl's `tool_response_truncate_side`: `left` keeps the end, `right` keeps the start."""
 
@@ -48,7 +48,7 @@ def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
 
     Args:
         text: the tool's result.
-        limit: characters to keep; None means all.
+        limit: number of characters to keep; None means all.
         side: the part that is cut: `left` keeps the end, `right` keeps the start, `middle` keeps both, as in verl.
     """
     if limit is None or len(text) <= limit:
@@ -61,7 +61,7 @@ def truncate_tokens(text: str, limit: int, tokenizer: Any, side: TruncateSide = 
     """Cut `text` to `limit` tokens, including a note with the number of cut characters.
 
     At most about 40 characters per token of the limit are tokenized, no matter how long the text is. The limit must
-    have room for the note; the setting is at least 32.
+    leave room for the note; the setting is at least 32.
     """
     if len(text) < limit and len(text.encode()) < limit:
         return text  # a token has at least one byte; some tokenizers add a token for a leading space
@@ -87,7 +87,7 @@ def truncate_tokens(text: str, limit: int, tokenizer: Any, side: TruncateSide = 
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return the first `limit` characters of a quoted text, followed by dots if it is longer."""
+    """Return the first `limit` characters of a quoted text, followed by dots if the text is longer."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 

@@ -62,7 +62,7 @@ class Model(Section):
         ({"share": 2}, "share: expected a number of at most 1, got 2. Write for example `share: 0.5`, or remove"),
         ({"is_on": "maybe"}, "is_on: expected true or false, got 'maybe'. Write for example `is_on: false`"),
         ({"word": ""}, "word: expected text of at least 1 characters, got ''. Write for example `word: \"a\"`"),
-        ({"limits": 3}, "limits: expected a mapping, got 3. Write keys under it: rows"),
+        ({"limits": 3}, "limits: expected a mapping, got 3. Write a mapping with these keys: rows"),
         ({"limits": {"rows": 1.5}}, "limits.rows: expected a whole number, got 1.5. Write for example `rows: 5`"),
         ({"by_name": {"a": {"rows": 0}}}, "by_name.a.rows: expected a number of at least 1, got 0"),
         ({"either": 3}, "either: expected text or a mapping, got 3"),
@@ -110,7 +110,7 @@ def test_interpolations_are_resolved_and_words_win(tmp_path: Path, monkeypatch: 
         ("a: 1\nb: [\n", r"a\.yaml:3:1: invalid YAML: expected the node content"),
         ("a: 1\na: 2\n", r"a\.yaml:2:1: invalid YAML: found duplicate key a"),
         ("a: 1\nb:\n  c: ${oc.env:NOT_SET_ANYWHERE}\n", r"a\.yaml:3: b\.c: .*NOT_SET_ANYWHERE.*Set the variable"),
-        ("3", r"a\.yaml: it cannot be read: .*Pass a readable YAML file"),
+        ("3", r"a\.yaml: the file cannot be read: .*Pass a readable YAML file"),
     ],
 )
 def test_the_line_of_a_mistake_is_named(text: str, message: str, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_variable_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("MY_KEY", " value ")
     assert secret("MY_KEY") == "value"
     monkeypatch.delenv("MY_KEY")
-    with pytest.raises(ConfigError, match=r"auth\.env: the environment variable MY_KEY is not set\. Export it"):
+    with pytest.raises(ConfigError, match=r"auth\.env: the environment variable MY_KEY is not set\. Export the"):
         secret("MY_KEY", key="auth.env")
     monkeypatch.setenv("MY_KEY", "hidden\u2026")
     with pytest.raises(ConfigError, match="MY_KEY contains characters") as caught:

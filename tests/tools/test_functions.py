@@ -181,7 +181,7 @@ def test_the_expanded_file_calls_the_same_function_from_elsewhere(load: Any, tmp
         ("no_schema", "no_schema ({file}:{line}): a type hint has no JSON schema"),
         ("silent", "silent ({file}:{line}) returns nothing. Return the text that the policy reads"),
         ("Weather", "Weather is a class, not a function. Write class_name: instead"),
-        ("number", "it is a int, not a function"),
+        ("number", "the object is a int, not a function"),
         ("wether", "has no 'wether'. Did you mean 'weather' or 'Weather'?"),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_tool_needs_a_description(load: Any) -> None:
 
 
 def test_a_function_has_no_config_and_no_state(load: Any) -> None:
-    with pytest.raises(ConfigError, match="config: it is not allowed with function"):
+    with pytest.raises(ConfigError, match="config: this key is not allowed with function"):
         load("{function: my_tools.py:double, config: {a: 1}}")
     with pytest.raises(ConfigError, match="not a class"):
         load("{name: double, class_name: my_tools.py:double}")

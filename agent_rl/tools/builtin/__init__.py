@@ -16,6 +16,6 @@ def built_in_names() -> list[str]:
 
 
 def built_in_class(name: str) -> Any:
-    """Return the `Tool` or `Toolset` class of one of `built_in_names`."""
+    """Return the `Tool` or `Toolset` class for a name from `built_in_names`."""
     module = importlib.import_module(f"{__name__}.{name}")
     return next(value for value in vars(module).values() if isinstance(value, type) and vars(value).get("name") == name)

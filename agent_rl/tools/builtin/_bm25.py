@@ -5,12 +5,12 @@
         print(hit.score, hit.title, hit.text)
 
 A line of the corpus is `{"id", "title", "text"}` or, as in Search-R1, `{"id", "contents"}` with the title in the first
-line of the contents; `id` and `title` may be missing. Words are compared without case and accents; scripts that are
-written without spaces are split into pairs of characters. There is no stemming, so `city` does not find `cities`.
+line of the contents; `id` and `title` may be missing. Case and accents are ignored; text in scripts that do not
+separate words is split into pairs of characters. There is no stemming, so `city` does not find `cities`.
 
-Building takes about 50 bytes of memory per token, or 5 GB for a million passages of 100 words; for more than a few
-million passages, let `search` use a retrieval server. Changes to a corpus in use go unnoticed; a changed corpus gets a
-new index at the next start, and the old index stays until you delete it.
+Building an index takes about 50 bytes of memory per token, or 5 GB for a million passages of 100 words; for more than a
+few million passages, use a retrieval server. Changes to a corpus in use go unnoticed; a changed corpus gets a new index
+at the next start, and the old index stays until you delete it.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from bm25s.stopwords import STOPWORDS_EN
 from filelock import FileLock
 
 K1, B = 1.2, 0.75
-_FORMAT = f"1 k1={K1} b={B} bm25s={bm25s.__version__}"  # of the index; changing it rebuilds the index
+_FORMAT = f"1 k1={K1} b={B} bm25s={bm25s.__version__}"  # a change to this string rebuilds every index
 _OFFSETS = "offsets.npy"
 _STOPWORDS = frozenset(STOPWORDS_EN)
 _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670]")
 """Accents of Latin, Greek and Cyrillic, and the vowel points of Hebrew and Arabic."""
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
-"""Thai, Lao, Burmese, Khmer, kana, Han and Hangul."""
+"""Characters that are indexed in pairs: Thai, Lao, Burmese, Khmer, kana, Han and Hangul."""
 _MARKS = "\u0900-\u0963\u0966-\u0dff"  # vowel signs of Indic scripts, which \w does not match
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _TOKEN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}_])[\w{_MARKS}])+")
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]{{2,}}")
 
 logger = logging.getLogger(__name__)
-logging.getLogger("bm25s").setLevel(logging.WARNING)  # the library's level is DEBUG, which logs every empty query
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # at bm25s's own level, DEBUG, every empty query is logged
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Bm25Index:
 
     Args:
         corpus: the JSONL file.
-        folder: the index that `open_index` built.
+        folder: the folder of the index that `open_index` built.
     """
 
     def __init__(self, corpus: Path, folder: Path) -> None:
@@ -100,7 +100,7 @@ class Bm25Index:
 
 
 def open_index(corpus: str | Path, folder: str | Path | None = None) -> Bm25Index:
-    """Open the index of a corpus, and build it first if necessary, while other processes wait for it.
+    """Open the index of a corpus; one process builds it first if necessary, and other processes wait for the index.
 
     Args:
         corpus: the JSONL file.
@@ -125,7 +125,7 @@ def open_index(corpus: str | Path, folder: str | Path | None = None) -> Bm25Inde
 
 
 def tokenize(text: str) -> list[str]:
-    """Split a text into words as the index does."""
+    """Split text into words in the same way as the index does."""
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
     # remove accents, then recompose Hangul and kana
@@ -144,14 +144,14 @@ def read_document(row: Any, number: int) -> tuple[str, str, str]:
 
     Args:
         row: the parsed JSON.
-        number: id of a document without an id.
+        number: the number to use as the id if the document has no id.
 
     Raises:
         ValueError: the document has no text.
     """
     text = (row.get("contents") or row.get("text")) if isinstance(row, dict) else None
     if not isinstance(text, str):
-        raise ValueError('expected {"id", "contents"} or {"id", "title", "text"} with a text')
+        raise ValueError('expected {"id", "contents"} or {"id", "title", "text"}, with text')
     title = str(row.get("title") or "")
     if not title and "contents" in row and "\n" in text:
         title, _, text = text.partition("\n")
@@ -189,13 +189,13 @@ def _build(corpus: Path, target: Path) -> None:
         building.rename(target)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
-        if not target.is_dir():  # exists if locks do not work on this file system
+        if not target.is_dir():  # without working file locks, another process may have built it
             raise
     logger.info("%s: %d documents, %d words", target, len(offsets), len(numbers))
 
 
 def _lines(corpus: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the number from 1, the byte offset and the content of every non-blank line."""
+    """Yield the number (starting at 1), the byte offset and the content of every non-blank line."""
     offset = 0
     with open(corpus, "rb") as file:
         for number, line in enumerate(file, 1):

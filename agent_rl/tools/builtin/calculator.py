@@ -18,11 +18,11 @@ SIGNIFICANT_DIGITS = 12
 """Number of significant digits in a result that is neither an integer nor a short decimal."""
 MAX_RESULT_DIGITS = 1000
 MAX_DECIMALS = 50
-"""Maximum decimal places; longer decimals are rounded to `SIGNIFICANT_DIGITS`."""
+"""Maximum number of decimal places; longer decimals are rounded to `SIGNIFICANT_DIGITS`."""
 
 
 class Calculator(Tool):
-    """Evaluates one expression per call, and has no state."""
+    """A stateless tool that evaluates one expression per call."""
 
     name = "calculator"
     Config = ToolConfig

@@ -7,7 +7,7 @@
           allow_hosts: [api.example.com]    # default: the base_url's host; also for redirects
           auth: {type: bearer, env: EXAMPLE_API_KEY}  # or header, query (with `name`), basic (env: user:password)
           headers: {Accept: application/json}
-          timeout_s: 10                     # of one attempt; total_s and attempts limit all attempts
+          timeout_s: 10                     # for one attempt; total_s and attempts limit all attempts
           max_concurrent: 16                # concurrent requests per process; see also rate_per_s, max_bytes
           endpoints:
             - name: get_weather
@@ -19,13 +19,13 @@
               response: {select: data.items, max_items: 5}
               idempotent: true
 
-`places` sets where an argument goes: path, query, header, body (one key of a JSON object) or whole_body, and its name
-there if the name differs. By default, an argument goes to the path if the path contains it, to the query for GET and
-DELETE, and otherwise to the body. `idempotent` (default: for GET, HEAD and OPTIONS) means that a call may be sent
-twice; `reusable: true` means that its answer never changes, so that a repeated call gets the earlier result.
+`places` sets where an argument is sent: path, query, header, body (one key of a JSON object) or whole_body, and under
+which name, if the name differs. By default, an argument is sent in the path if the path contains it, in the query for
+GET and DELETE, and otherwise in the body. `idempotent` (by default true for GET, HEAD and OPTIONS) means that a call
+may be sent twice; `reusable: true` means that the response never changes, so a repeated call gets the earlier result.
 
 The policy reads a 4xx as an error; a 429, a 5xx and connection problems leave the trajectory unscored after the last
-attempt, and so does a 401 if the entry sets `auth`. Answers from an allowed host are not checked for harmful content.
+attempt, and so does a 401 if the entry sets `auth`. Responses of allowed hosts are not checked for harmful content.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _HttpToolConfig(HttpConnection):
 
 
 class HttpTool(Tool):
-    """One endpoint; `Http.tools` creates its config, with `request` instead of `endpoints`."""
+    """A tool for one endpoint; `Http.tools` creates the tool's config, with `request` instead of `endpoints`."""
 
     Config = _HttpToolConfig
     settings: _HttpToolConfig
@@ -86,7 +86,7 @@ class HttpTool(Tool):
             response = await service.remote.request(
                 request.method, service.base_url + path, idempotent=request.resendable, **parts
             )
-        except ValueError as error:  # too long, or text that is not Unicode
+        except ValueError as error:  # the URL is too long, or a text is not valid Unicode
             raise ToolError(service.secrets.hide(f"the request cannot be sent: {error}")) from None
         if response.status == 401 and service.has_auth:
             raise RemoteError(response.host, "the credentials in the configuration were rejected", 401)
@@ -114,7 +114,7 @@ class Http(Toolset):
         """Return one tool per endpoint."""
         parsed = validated(_HttpConfig, config)
         taken = connect(parsed).taken
-        limit_s = 2 * parsed.total_s  # allows for waiting behind another request that fails
+        limit_s = 2 * parsed.total_s  # leaves time to wait for another request that fails
         connection = {key: value for key, value in config.items() if key != "endpoints"}
         specs = []
         for index, endpoint in enumerate(parsed.endpoints):
@@ -136,7 +136,7 @@ def _show(response: Response, rule: ResponseRule) -> str:
     if kind.endswith("json") or not kind:
         try:
             return _show_json(json.loads(response.content), rule)
-        except (ValueError, RecursionError):  # truncated, or not JSON
+        except (ValueError, RecursionError):  # the response is truncated, or not JSON
             pass
     textual = kind.startswith("text/") or kind.endswith(("json", "xml", "javascript", "x-www-form-urlencoded"))
     if (textual or not kind) and b"\0" not in response.content:

@@ -4,25 +4,25 @@
       - name: mcp
         config:
           command: [python, my_server.py]         # a child process (stdio); or  url: http://host:port/mcp
-          env: {MODE: train}                      # for the child, added to PATH, HOME, SHELL, TERM and the user
+          env: {MODE: train}                      # variables for the child, in addition to PATH, HOME, SHELL, TERM, ...
           env_from: [SEARCH_KEY]                  # copied from the worker's environment; use it for secrets
           headers_from: {Authorization: MY_TOKEN} # with url: header -> environment variable with its value
           include: [search, "read_*"]             # names on the server; default: all
           exclude: [delete_*]
           prefix: fs_                             # prefix of each name, to avoid collisions
           session: trajectory                     # or shared: one session for all trajectories of a worker process
-          connect_timeout_s: 10                   # keep it below timeout_s
-        timeout_s: 20                             # of one call; a session's first call also connects
+          connect_timeout_s: 10                   # should be below timeout_s
+        timeout_s: 20                             # for one call; a session's first call also connects
 
 The server lists its tools once, when the file is loaded. Entries with the same server settings share sessions.
-Characters that a tool's name cannot have become `_`, and the description then contains the server's name. Only tools
-that the server annotates as read-only or idempotent are retried after an infrastructure failure. These annotations do
-not say that answers never change. If you know that they never change, write `reusable: true` next to `config`, and
-equal calls get the earlier result.
+Characters that are not allowed in a tool's name become `_`, and the description then contains the original name. Only
+tools that the server annotates as read-only or idempotent are retried after an infrastructure failure. The annotations
+do not promise that results never change. If you know that results never change, write `reusable: true` next to
+`config`, so that equal calls get the earlier result.
 
-With `command` and `session: trajectory` each trajectory has its own process (a Python server: about 70 MiB and 0.7 s of
-CPU); if that process ends, the trajectory is not scored. If a shared session is lost, the calling trajectory is also
-unscored, unless the call may be repeated. The next call opens a new session.
+With `command` and `session: trajectory`, each trajectory has its own process (about 70 MiB and 0.7 s of CPU time for a
+Python server); if that process exits, the trajectory is unscored. If a shared session is lost during a call, the
+calling trajectory is also unscored, unless the call may be repeated. The next call opens a new session.
 
 The policy gets a result's text, its structured content as JSON if there is no text, and a placeholder such as
 `[image/png, 1234 bytes]` for everything else. Values from `env_from` and `headers_from` (8 characters or more) that
@@ -105,7 +105,7 @@ class McpTool(Tool):
 
     async def call(self, arguments: dict[str, Any]) -> str:
         """Call the tool on the server."""
-        try:  # the SDK would end the session on such an error
+        try:  # the SDK would end the session if encoding failed
             json.dumps(arguments, ensure_ascii=False).encode()
         except ValueError:
             raise ToolError("the arguments contain a lone surrogate (half a character); remove it") from None
@@ -187,7 +187,7 @@ def _spec(tool: RemoteTool, prefix: str, config: Mapping[str, Any]) -> ToolSpec:
 
 
 def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the server's schema for the loader; its dialect is dropped, because every schema is read as 2020-12."""
+    """Complete a server's schema for the loader; `$schema` is dropped, because all are read as draft 2020-12."""
     properties = {name: {} if value is True else value for name, value in (schema.get("properties") or {}).items()}
     for name in schema.get("required") or []:
         properties.setdefault(name, {})

@@ -6,7 +6,7 @@
 
 In `session` mode, variables survive from one call of a trajectory to the next, as in a notebook; in `stateless` mode,
 each call is a separate program. Trajectories share nothing in either mode. `timeout_s` and `memory_mb` limit one call;
-the entry's `max_concurrency` limits concurrent calls in a worker process (default: its number of cores).
+the entry's `max_concurrency` limits concurrent calls in a worker process (default: the number of cores).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from agent_rl.settings.errors import validated
 from agent_rl.tools.base import Tool, ToolConfig
 from agent_rl.tools.truncation import shortened
 
-_MAX_ERROR_CHARS = 2000  # maximum characters of standard error
+_MAX_ERROR_CHARS = 2000  # maximum number of characters of standard error
 _FENCED = re.compile(r"```[\w+-]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _LIBRARY_FRAME = re.compile(r'^  File "(?!<).*\n(?:    .*\n|  \[.*\n)*', re.MULTILINE)
 _REMARK = "sandbox: "
@@ -43,7 +43,7 @@ class SandboxConfig(ToolConfig):
     """The part of the entry's `config` that sets how the policy's code runs."""
 
     memory_mb: int = Field(default=512, ge=16)
-    """Memory limit of one process, in MiB: of a trajectory's interpreter, or of one test."""
+    """Memory limit in MiB of one process, which runs a trajectory's interpreter or one test."""
     packages: tuple[str, ...] = ("numpy", "sympy")
     """Installed packages that the code may import, in addition to the standard library."""
     unsafe: bool = False
@@ -108,12 +108,12 @@ class Python(Tool):
         raise self._failure(execution, errors)
 
     async def close(self) -> None:
-        """End the session's process."""
+        """Stop the session's process."""
         if self.session is not None:
             await self.session.__aexit__()
 
     def _failure(self, execution: Execution, errors: _Errors) -> ToolError | ToolTimeoutError:
-        """Return a failed program's error: what happened, what it printed, and where it happened."""
+        """Return the error for a failed program: what happened, what the program printed, and where it failed."""
         what, where = errors.exception or (f"the code ended with exit code {execution.exit_code}", errors.text)
         limits = {
             ExecutionStatus.TIMEOUT: f"the code was stopped: it did not finish within {self.settings.timeout_s:g} s",
@@ -121,7 +121,7 @@ class Python(Tool):
             ExecutionStatus.MEMORY: f"MemoryError: the code needs more than {self.settings.memory_mb} MiB",
         }
         parts = [errors.lost + (limits.get(execution.status) or errors.remark or what)]
-        if errors.remark and self.session is not None:  # the sandbox adds a remark when it ends the process
+        if errors.remark and self.session is not None:  # the sandbox adds a remark when it stops the process
             parts.append("All variables are lost; define them again.")
         if execution.stdout.strip():
             parts.append(f"Output until then:\n{shortened(execution.stdout.rstrip(), _MAX_ERROR_CHARS)}")
@@ -136,8 +136,8 @@ class _Errors:
 
     Attributes:
         lost: sentence about variables that were lost before this call, or "".
-        remark: the sandbox's remark on why it ended the program, or "".
-        text: the program's text, without traceback frames of library code.
+        remark: the sandbox's remark on why it stopped the program, or "".
+        text: the program's own error output, without traceback frames of library code.
     """
 
     def __init__(self, stderr: str) -> None:
@@ -153,7 +153,7 @@ class _Errors:
 
     @property
     def exception(self) -> tuple[str, str] | None:
-        """The text of the exception that ended the program and the lines above it, or None without an exception."""
+        """The text of the exception that ended the program, and the lines above it; None if there was no exception."""
         lines = self.text.split("\n")
         above = max((number for number, line in enumerate(lines, 1) if line.startswith("  ")), default=0)
         if '  File "<' not in self.text or above == len(lines):

@@ -5,7 +5,7 @@
         config: {timeout_s: 5}
 
 The row contains the tests as `extra_info.tools_kwargs.run_tests.create_kwargs.tests`, in a form that
-`agent_rl.sandbox.read_cases` reads. The policy sees which tests fail, its program's results and the expected results.
+`agent_rl.sandbox.read_cases` accepts. The policy sees which tests fail, its program's results and the expected results.
 The tests that grade the answer are separate, and this tool never sees them.
 """
 
@@ -22,7 +22,7 @@ from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin.python import SandboxConfig, unfenced
 from agent_rl.tools.truncation import shortened
 
-_MAX_CHARS = 300  # maximum characters of an input, and of an expected value
+_MAX_CHARS = 300  # maximum number of characters of an input or an expected value
 
 
 class RunTestsConfig(SandboxConfig):
@@ -31,13 +31,13 @@ class RunTestsConfig(SandboxConfig):
     timeout_s: float = Field(default=5.0, gt=0, le=300)
     """Time limit of one test, in seconds, excluding time spent waiting for a core."""
     total_timeout_s: float = Field(default=30.0, gt=0)
-    """Time limit of all tests of a call, in seconds, computed as if no other program were using the sandbox."""
+    """Total time limit for the tests of a call, in seconds, as if no other program were using the sandbox."""
     max_failures: int = Field(default=3, ge=1)
     """Maximum number of failed tests that the policy sees."""
 
 
 class RunTests(Tool):
-    """Runs the visible tests of one row, and has no state."""
+    """A stateless tool that runs the visible tests of one row."""
 
     name = "run_tests"
     Config = RunTestsConfig
@@ -64,7 +64,7 @@ class RunTests(Tool):
         place = Place("extra_info.tools_kwargs.run_tests.create_kwargs") / "tests"
         tests = self.create_kwargs.get("tests")
         if not tests:
-            raise place.error(f"expected tests, got {tests!r}", "Write the visible tests of each row there")
+            raise place.error(f"expected tests, got {tests!r}", "Write each row's visible tests under this key")
         with place.around():
             self.cases: Sequence[Case] = read_cases(tests)
         settings = self.settings

@@ -9,8 +9,8 @@
           max_concurrent: 64              # concurrent runs per process
           language: python                # or another that the server supports, with a `description`
 
-Every call is a new run without state. If the code fails or runs too long, the policy gets its output and the error; a
-server that is down, overloaded or reports an internal error leaves the trajectory unscored.
+Every call is a new run without state. If the code fails or runs too long, the policy gets its output and the error. If
+the server is down, is overloaded or reports an internal error, the trajectory is unscored.
 The server is responsible for isolation. If you have no server, use `python`, which runs on this machine.
 """
 
@@ -56,7 +56,7 @@ class SandboxFusionConfig(ToolConfig):
 
 
 class SandboxFusion(Tool):
-    """Runs one program per call, and has no state."""
+    """A stateless tool that runs one program per call."""
 
     name = "sandbox_fusion"
     Config = SandboxFusionConfig
@@ -73,7 +73,7 @@ class SandboxFusion(Tool):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Raise ConfigError for settings that cannot work, without a request to the server."""
+        """Raise ConfigError for invalid settings, without contacting the server."""
         _remote(validated(SandboxFusionConfig, config))
 
     async def start(self) -> None:
@@ -114,7 +114,7 @@ class SandboxFusion(Tool):
         raise ToolTimeoutError(text) if is_late else ToolError(text)
 
     def _output(self, result: FusionCommand) -> str:
-        """Return the output, then the errors; long errors keep their end."""
+        """Return the output, followed by the errors; only the end of long errors is kept."""
         limit = self.settings.max_output_chars
         output = truncate((result.stdout or "").rstrip(), limit, "middle")
         errors = truncate((result.stderr or "").rstrip(), limit, "left")

@@ -8,8 +8,8 @@
           top_k: 3                        # documents per query; the policy may request fewer
           max_chars_per_document: 2000
 
-The index is built once, when the tool file is loaded (100,000 passages: about 10 s), and all processes of a node share
-it. With `url` instead of `corpus`, a server gets Search-R1's request, POST {"queries", "topk", "return_scores"}:
+The index is built once, when the tool file is loaded (about 10 s for 100,000 passages), and all processes of a node
+share it. With `url` instead of `corpus`, a server gets Search-R1's request, POST {"queries", "topk", "return_scores"}:
 
         config:
           url: http://localhost:8000/retrieve
@@ -17,8 +17,9 @@ it. With `url` instead of `corpus`, a server gets Search-R1's request, POST {"qu
           top_k: 3
           timeout_s: 30                   # and the other keys of agent_rl.remote.http.RemoteLimits
 
-A corpus and a server both give Search-R1's text, `Doc 1(Title: ...) ...`; ids and scores go to the trace. A server that
-does not answer leaves the trajectory unscored. Documents are not checked for instructions to the policy.
+With a corpus and with a server, the policy sees Search-R1's text, `Doc 1(Title: ...) ...`, and the trace contains ids
+and scores. A server that does not answer leaves the trajectory unscored. Documents are not checked for instructions to
+the policy.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from agent_rl.tools.builtin._bm25 import Bm25Index, Hit, open_index, read_docume
 from agent_rl.tools.truncation import shortened
 
 MAX_QUERY_CHARS = 1000
-_MAX_ECHO = 200  # maximum characters of a query or a title in an answer
+_MAX_ECHO = 200  # maximum number of characters of a query or a title in a result
 
 _OPENING = threading.Lock()
 
@@ -53,16 +54,16 @@ class _ResultLimits(ToolConfig):
 
 
 class LocalSearchConfig(_ResultLimits):
-    """The entry's `config` with a corpus on this machine."""
+    """The `config` of an entry that searches a corpus on this machine."""
 
     corpus: str
     """Path of the JSONL file, relative to the working directory."""
     index: str | None = None
-    """Folder for the indexes; null means the corpus's folder."""
+    """Folder for the indexes; null means the corpus's folder, or the user's cache if that folder is not writable."""
 
 
 class RemoteSearchConfig(RemoteLimits, _ResultLimits):
-    """The entry's `config` with a retrieval server."""
+    """The `config` of an entry that uses a retrieval server."""
 
     url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
     """Full address of the server, usually ending with /retrieve."""
@@ -71,7 +72,7 @@ class RemoteSearchConfig(RemoteLimits, _ResultLimits):
 
 
 class Search(Tool):
-    """Answers one query per call, and has no state."""
+    """A stateless tool that answers one query per call."""
 
     name = "search"
     description = "Search a collection of documents. Returns the passages that match the query best."
@@ -91,7 +92,7 @@ class Search(Tool):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Raise ConfigError for settings that cannot work, and build the index if necessary."""
+        """Raise ConfigError for invalid settings, and build the index if necessary."""
         settings = _settings(config)
         if isinstance(settings, LocalSearchConfig):
             _index(settings)

@@ -4,9 +4,9 @@
       config:
         root: data/spider                  # folder of the databases; relative paths start here
         database: concert_singer.sqlite    # or in each row: extra_info.tools_kwargs.sql.create_kwargs.database
-        timeout_s: 10                      # of a query; keep it below the entry's or the run's limit
+        timeout_s: 10                      # for one query; keep it below the entry's or the run's limit
 
-The query is the whole interface. `.schema`, `.schema NAME`, `.tables`, `SHOW TABLES`, `DESCRIBE NAME` and an empty
+A query is the only argument. `.schema`, `.schema NAME`, `.tables`, `SHOW TABLES`, `DESCRIBE NAME` and an empty
 query return tables, columns, keys and row counts. Only SELECT, WITH, VALUES and EXPLAIN are executed; other statements
 are rejected.
 
@@ -59,7 +59,7 @@ class _Row(ToolConfig):
 
 
 class Sql(Tool):
-    """Answers queries on the trajectory's database, and has no state."""
+    """A stateless tool that answers queries on the trajectory's database."""
 
     name = "sql"
     Config = SqlConfig
@@ -83,7 +83,7 @@ class Sql(Tool):
         """Raise ConfigError for unknown keys, unusable values, and a missing database."""
         settings = validated(SqlConfig, config)
         if settings.root is not None and not Path(settings.root).is_dir():
-            raise ConfigError("root", f"{settings.root!r} is not a folder", "Set it to the folder with the databases")
+            raise ConfigError("root", f"{settings.root!r} is not a folder", "Set root to the folder with the databases")
         if settings.database is not None:
             _locate(settings.database, settings.root)
 
@@ -125,7 +125,7 @@ def _locate(name: str, root: str | None) -> Path:
     try:
         path = (Path(root or ".") / name).resolve()
         if root is not None and not path.is_relative_to(Path(root).resolve()):
-            raise ConfigError("database", f"{name!r} is not under root {root!r}", "Move it there, or change root")
+            raise ConfigError("database", f"{name!r} is not under root {root!r}", "Move the file there, or change root")
         if not path.is_file():
             raise ConfigError("database", f"{name!r} is not a file (looked for {path})", "Use an existing database")
         with path.open("rb") as file:

@@ -19,7 +19,7 @@ from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 
 
 class SubmitAnswer(Tool):
-    """Ends the episode, and has no state."""
+    """A stateless tool that ends the episode."""
 
     name = "submit_answer"
     Config = ToolConfig

@@ -4,7 +4,7 @@
     {"operation": "integrate", "expression": "x sin(x)", "lower": 0, "upper": "pi"}
     {"expression": "limit(sin(x)/x, x, 0)"}
 
-SymPy's parser evaluates its input as Python, and its algorithms can take any time, so everything is computed in the
+SymPy's parser evaluates its input as Python, and its algorithms may run indefinitely, so everything is computed in the
 sandbox under limits. `_sympy.notation` only rewrites text; `_sympy.program` runs in the sandbox.
 """
 
@@ -38,7 +38,7 @@ class SymPyConfig(ToolConfig):
 
 
 class SymPy(Tool):
-    """Runs one computation per call, and has no state."""
+    """A stateless tool that runs one computation per call."""
 
     name = "sympy"
     Config = SymPyConfig

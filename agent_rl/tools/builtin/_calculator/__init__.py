@@ -1,1 +1,1 @@
-"""Internals of the `calculator` tool: the grammar, which math scorers use too, and exact values."""
+"""Internals of the `calculator` tool: the grammar, which math scorers also use, and exact values."""

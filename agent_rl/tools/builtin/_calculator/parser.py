@@ -1,8 +1,8 @@
 """Reads the calculator's expressions with the grammar of `reader.Reader`, and computes them while reading.
 
-For example, -2^2 = -4 and 2^-1 = 0.5. `//` and, before an operand, `%` are operators too. Currency signs are skipped. A
-comma separates thousands, except directly inside a function that takes several arguments. `x` and `of` between operands
-mean multiplication.
+For example, -2^2 = -4 and 2^-1 = 0.5. `//` is an operator, and so is `%` before an operand. Currency signs are skipped.
+A comma separates thousands, except directly inside a function that takes several arguments. `x` and `of` between
+operands mean multiplication.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Calculation(Reader[Value]):
     operators = {"*": "mul", "//": "floordiv", "/": "div", "%": "mod"}  # noqa: RUF012
     marks = {"!": "fact", "%": "%"}  # noqa: RUF012
     several = False
-    """Whether a comma at this position separates arguments."""
+    """Whether a comma at the current position separates arguments."""
 
     def made(self, kind: str, *operands: Value) -> Value:
         return checked(OPERATIONS[kind](*operands))

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Generic, TypeVar
 
 T = TypeVar("T")
-SIGNS = str.maketrans(  # one character each, so that positions stay valid
+SIGNS = str.maketrans(  # each sign is replaced by one character, so that positions stay valid
     "\u00d7\u00b7\u22c5\u2219\u2022\u2217"  # times, middle dot, dot, bullet operator, bullet, asterisk
     "\u00f7\u2215\u2044"  # division sign, division slash, fraction slash
     "\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d",  # minus, hyphens, dashes
@@ -26,14 +26,14 @@ SIGNS = str.maketrans(  # one character each, so that positions stay valid
 
 
 class Reader(ABC, Generic[T]):
-    """Reads a text once; `at` is the current position."""
+    """Reads an expression once, from left to right; `at` is the current position in the text."""
 
     gap: ClassVar[str] = " "
-    """Characters to skip between two signs."""
+    """Characters to skip between two tokens."""
     operators: ClassVar[dict[str, str]]
-    """The kind of each product operator, by its sign."""
+    """The operation that each sign between two factors stands for."""
     marks: ClassVar[dict[str, str]]
-    """The kind of each mark after a value, by its sign; the percent sign has kind %."""
+    """The operation that each mark after a value, such as `!`, stands for; for the percent sign, it is %."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -56,15 +56,15 @@ class Reader(ABC, Generic[T]):
         """Whether a factor follows without an operator."""
 
     def operator(self) -> str | None:
-        """Read a product operator, and return its kind."""
+        """Read an operator between two factors, and return its operation."""
         return self.operators.get(self.take(*self.operators))
 
     def mark(self) -> str | None:
-        """Read a mark, and return its kind."""
+        """Read a mark such as `!` or `%`, and return its operation."""
         return self.marks.get(self.take(*self.marks))
 
     def exponent(self) -> T:
-        """Read the exponent after the sign of a power."""
+        """Read the exponent that follows `**` or `^`."""
         return self.signed()
 
     def whole(self) -> T:
@@ -78,7 +78,7 @@ class Reader(ABC, Generic[T]):
         return value
 
     def peek(self) -> str:
-        """Return the next character after the gap, or "" at the end."""
+        """Skip the gap and return the next character, or "" at the end."""
         rest = self.text[self.at :].lstrip(self.gap)
         self.at = len(self.text) - len(rest)
         return rest[:1]
@@ -88,7 +88,7 @@ class Reader(ABC, Generic[T]):
         return self.text[: self.at].rstrip(self.gap)[-1:]
 
     def take(self, *signs: str) -> str:
-        """Read and return the first of the signs that matches here, or ""."""
+        """Read and return the first of `signs` that matches at the current position, or return ""."""
         self.peek()
         for sign in signs:
             if self.text.startswith(sign, self.at):
@@ -97,7 +97,7 @@ class Reader(ABC, Generic[T]):
         return ""
 
     def need(self, sign: str) -> None:
-        """Read the given sign, or raise the error for this position."""
+        """Read the given sign, or raise the error for the current position."""
         if not self.take(sign):
             raise self.refusal()
 

@@ -1,4 +1,4 @@
-"""The calculator's numbers: operators and functions with bounded cost.
+"""The calculator's numbers, and its operators and functions, which all have a bounded cost.
 
 A `Value` is a `Fraction` as long as every step is exact, and a `float` after the first irrational step. Where an
 integer is needed (floor, gcd, ...), a float is rounded to 13 digits and treated as exact: floor(log(243, 3)) is 5.
@@ -51,7 +51,7 @@ def _power(base: Value, exponent: Value) -> Value:
             base, exponent = Fraction(numerator, denominator), Fraction(exponent.numerator)
     if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
         bits = max(base.numerator.bit_length(), base.denominator.bit_length()) - 1
-        if bits * abs(exponent) > MAX_BITS:  # before computing it
+        if bits * abs(exponent) > MAX_BITS:  # checked before the power is computed
             raise too_large()
         return base**exponent.numerator
     value: Value = float(base) ** float(exponent)
@@ -59,10 +59,10 @@ def _power(base: Value, exponent: Value) -> Value:
 
 
 def _root(number: int, degree: int) -> int | None:
-    """Return the integer root of degree `degree` of a non-negative `number`, or None."""
+    """Return the root of a non-negative `number` with the given `degree`, or None if the root is not an integer."""
     if degree == 2:
         root = math.isqrt(number)
-    elif number.bit_length() > 1000:  # beyond float's range; exact roots in practice are small
+    elif number.bit_length() > 1000:  # too large for a float; in practice, exact roots are small
         return None
     else:
         root = round(number ** (1 / degree))
@@ -121,7 +121,7 @@ def _round(value: Value, digits: Value = Fraction(0)) -> Value:
 def _fold(function: Callable[[int, int], int], name: str) -> Callable[..., Value]:
     def apply(*values: Value) -> Value:
         total = _integer(values[0], name)
-        for value in values:  # including the first: gcd(-4) is 4
+        for value in values:  # includes the first value, so that gcd(-4) is 4
             total = function(total, _integer(value, name))
             checked(Fraction(total))
         return Fraction(total)

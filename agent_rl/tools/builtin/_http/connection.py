@@ -1,7 +1,7 @@
 """The connection of an `http` entry: one `Remote` for all of its tools, and its credentials, which stay hidden.
 
 The credentials are read from the environment when the connection is created. Credentials appear only in requests, never
-in a config, error or log; if an answer repeats them, the policy sees `***`.
+in a config, error or log; if a response contains a credential, the policy sees `***` instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Auth(ToolConfig):
 
     type: Literal["bearer", "header", "query", "basic"]
     env: str
-    """Environment variable with the key; for `basic`: user:password."""
+    """Environment variable that contains the key or, for `basic`, user:password."""
     name: str | None = None
     """Name of the header or the query parameter."""
 
@@ -53,15 +53,15 @@ class Service:
     remote: Remote
     base_url: str
     params: Mapping[str, str]
-    """The credential, if it belongs in the query."""
+    """Query parameters with the credential, if it is sent in the query."""
     secrets: Secrets
     taken: frozenset[tuple[str, str]]
-    """(place, name) pairs that no argument may set; header names in lower case."""
+    """(place, name) pairs that no argument may set, with header names in lower case."""
     has_auth: bool
 
 
 def connect(connection: HttpConnection) -> Service:
-    """Return the service of this connection; equal connections in a process share it and its limits.
+    """Return the service for these settings; equal settings in one process share the service and its limits.
 
     Raises:
         ConfigError: a setting is wrong; the error names key, value and remedy.
@@ -100,7 +100,7 @@ def _credential(auth: Auth) -> str:
     if len(value) < SHORTEST_SECRET:
         raise ConfigError("auth.env", f"{auth.env} has fewer than {SHORTEST_SECRET} characters", "Set the complete key")
     if auth.type == "basic" and ":" not in value:
-        raise ConfigError("auth.env", f"{auth.env} has no colon", "Set it to user:password")
+        raise ConfigError("auth.env", f"{auth.env} has no colon", "Set the variable to user:password")
     if (auth.name is None) != (auth.type in ("bearer", "basic")):
         remedy = "Remove it" if auth.name else f"Set the name of the {auth.type}"
         raise ConfigError("auth.name", f"{auth.name!r} does not match type {auth.type!r}", remedy)
@@ -118,7 +118,7 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Check the headers and return them with lower-case names."""
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):
-            raise ConfigError(f"headers.{name}", f"it must be one line of ASCII (value {value!r})", "Change it")
+            raise ConfigError(f"headers.{name}", f"the header must be one line of ASCII (value {value!r})", "Change it")
     return {header_name(f"headers.{name}", name): value for name, value in headers.items()}
 
 
@@ -128,9 +128,9 @@ def _hosts(connection: HttpConnection) -> list[str]:
     except httpx.InvalidURL as error:
         raise ConfigError("base_url", f"{error} (value {connection.base_url!r})", "Write https://host/path") from None
     if url.userinfo:
-        raise ConfigError("base_url", "it contains a username or password", "Write auth: {type: basic, env: VARIABLE}")
+        raise ConfigError("base_url", "the URL contains credentials", "Write auth: {type: basic, env: VARIABLE}")
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
-        raise ConfigError("base_url", f"it cannot be used (value {connection.base_url!r})", "Write https://host/path")
+        raise ConfigError("base_url", f"the URL is invalid (value {connection.base_url!r})", "Write https://host/path")
     hosts = [host.lower() for host in connection.allow_hosts] or [url.host]
     if not any(fnmatch(url.host, host) for host in hosts):
         raise ConfigError("allow_hosts", f"{hosts} does not include the base_url's host", f"Add {url.host}")

@@ -1,7 +1,7 @@
-"""An endpoint of `http`: checks its declaration and builds requests from arguments without sending them.
+"""Checks the declaration of an `http` endpoint, and builds requests from arguments without sending them.
 
-A call sets the values of declared arguments, each in its declared place, and nothing else. A value in the path stays
-within its segment, so a slash in it is rejected, because many servers decode `%2F` before routing.
+A call sets the values of declared arguments, each in its declared place, and nothing else. A path argument must stay
+within one segment, so slashes are rejected, even encoded ones, because many servers decode `%2F` before routing.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class ResponseRule(ToolConfig):
-    """The part of an answer that the policy sees."""
+    """The part of a response that the policy sees."""
 
     select: str = ""
-    """Dotted path into a JSON answer, such as `data.items` or `results.0`; if the path is missing, the whole answer."""
+    """Dotted path into a JSON response, such as `data.items` or `results.0`. A missing path selects everything."""
     max_items: int | None = Field(default=None, ge=1)
     """Maximum number of items if the selected value is a list; null means all."""
 
 
 class HttpRequest(ToolConfig):
-    """The request that a call of one tool makes; `http.py` explains the keys."""
+    """The request that a call of one tool sends; `http.py` explains the keys."""
 
     method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     path: str
@@ -61,14 +61,14 @@ class HttpRequest(ToolConfig):
     def resendable(self) -> bool:
         """Whether the request may be sent again after a broken connection.
 
-        A DELETE may not be sent again, although HTTP allows it, because a second DELETE gets a 404 if the first
+        A DELETE may not be sent again, although HTTP allows it, because the second one gets a 404 if the first one
         arrived.
         """
         return self.repeatable or (self.idempotent is None and self.method == "PUT")
 
 
 class HttpEndpoint(HttpRequest):
-    """A request and its tool's name, description and parameters."""
+    """A request, with the name, description and parameters of its tool."""
 
     name: str
     description: str
@@ -79,10 +79,10 @@ class HttpEndpoint(HttpRequest):
         """Return the request without the tool's fields, with a place for each argument.
 
         Args:
-            taken: (place, name) pairs that the connection fills; header names in lower case.
+            taken: (place, name) pairs that the connection fills, with header names in lower case.
 
         Raises:
-            ConfigError: the declaration cannot work.
+            ConfigError: the declaration is invalid.
         """
         properties = self.parameters.get("properties") or {}
         for argument in self.places:
@@ -96,18 +96,18 @@ class HttpEndpoint(HttpRequest):
 
 
 def _default_place(argument: str, method: str, path: str) -> str:
-    """Return the place of an argument that `places` does not contain."""
+    """Return the default place of an argument, for arguments that `places` does not contain."""
     if argument in _PLACEHOLDER.findall(path):
         return "path"
     return "query" if method in ("GET", "HEAD", "OPTIONS", "DELETE") else "body"
 
 
 def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> None:
-    """Raise ConfigError for a declaration that cannot work.
+    """Raise ConfigError for an invalid declaration.
 
     Args:
         request: the request, with a place for each argument.
-        taken: (place, name) pairs that the connection fills; header names in lower case.
+        taken: (place, name) pairs that the connection fills, with header names in lower case.
 
     Raises:
         ConfigError: the declaration is wrong; the error names key, value and remedy.
@@ -208,10 +208,10 @@ def _check_path(path: str) -> list[str]:
     """Check a path template and return its placeholders."""
     if not _PATH.fullmatch(path):
         remedy = "Write /fixed/{argument}?fixed=value, percent-encoded; `places` lists the query's arguments"
-        raise ConfigError("path", f"it cannot be sent (value {path!r})", remedy)
+        raise ConfigError("path", f"the path is not valid (value {path!r})", remedy)
     place = path.partition("?")[0]
     if any(_DOTS.fullmatch(segment) for segment in place.split("/")):
-        raise ConfigError("path", f"it must not contain '.' or '..' (value {path!r})", "Write the full path")
+        raise ConfigError("path", f"the path must not contain '.' or '..' (value {path!r})", "Write the full path")
     names = _PLACEHOLDER.findall(place)
     if len(set(names)) < len(names):
         raise ConfigError("path", f"a placeholder occurs twice (value {path!r})", "Use different names")
@@ -222,7 +222,7 @@ def header_name(key: str, name: str, reserved: Collection[str] = FRAMING_HEADERS
     """Return the name of a header in lower case.
 
     Raises:
-        ConfigError: a header cannot have this name, or it is reserved.
+        ConfigError: a header cannot have this name, or the name is reserved.
     """
     if not _HEADER_NAME.fullmatch(name):
         raise ConfigError(key, f"{name!r} cannot be a header's name", "Use a name such as X-My-Name")

@@ -1,15 +1,15 @@
 """One MCP session over stdio or streamable HTTP, and the sessions that a worker process shares.
 
-The SDK's context managers must be entered and left in the same task, but a tool's calls come from many tasks. A
+The SDK's context managers must be entered and exited in the same task, but a tool's calls come from many tasks. A
 separate task therefore keeps each session open; any task of the loop can make calls, and a cancelled call cancels only
 its request.
 
-A session opens with the `initialize` handshake, so that the server can keep state in it; the stateless protocol of 2026
-is used only if the server accepts nothing else. The client declines sampling, elicitation and roots, and ignores
-notifications.
+A session opens with the `initialize` handshake, so that the server can keep state for the session; the stateless
+protocol of 2026 is used only if the server accepts nothing else. The client declines sampling, elicitation and roots,
+and ignores notifications.
 
-A server keeps running if it leaves its process group, or if it ignores its closed input after the worker was killed
-with SIGKILL.
+A server may outlive the worker if it leaves its process group, or if the worker is killed with SIGKILL and the server
+ignores that its input is closed.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from agent_rl.work.concurrency import PerLoop
 
 CLOSE_TIMEOUT_S = 5.0
 """Time limit for closing a session of an HTTP server, in seconds."""
-_CAUSE_S = 1.0  # seconds a failed call waits for the cause of a broken connection
+_CAUSE_S = 1.0  # seconds that a failed call waits for the cause of a broken connection
 _MAX_PAGES = 1000
-_STDERR_BYTES = 2000  # bytes of stderr that an error quotes
+_STDERR_BYTES = 2000  # maximum bytes of stderr that an error quotes
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 _HTTP_ERRORS: ContextVar[list[int]] = ContextVar("agent_rl_mcp_http_errors")
 """HTTP error statuses of this context's request, which the SDK does not report."""
@@ -59,7 +59,7 @@ _HELD: set[asyncio.Task[None]] = set()  # the loop itself has only weak referenc
 
 
 class McpConnection:
-    """One session, which different tasks may enter and leave.
+    """One MCP session, which different tasks may enter and exit.
 
     Args:
         server: the server's settings in the entry's config.
@@ -108,7 +108,7 @@ class McpConnection:
         await asyncio.wait((self._task,))
 
     def live(self) -> ClientSession:
-        """The SDK's session.
+        """Return the SDK's session.
 
         Raises:
             UnscoredError: the session has ended.
@@ -132,7 +132,7 @@ class McpConnection:
         except MCPError as error:
             raise await self._failure(error, statuses) from error
         except ValidationError as error:
-            raise self._unscored("it returned a result that is not valid MCP") from error
+            raise self._unscored("the server returned a result that is not valid MCP") from error
         finally:
             _HTTP_ERRORS.reset(token)
         if isinstance(result, InputRequiredResult):
@@ -147,7 +147,7 @@ class McpConnection:
                 await _handshake(session)
                 self._session.set_result(session)
                 await self._end.wait()
-        except Exception as error:  # noqa: BLE001 - any failure of the SDK goes to the callers
+        except Exception as error:  # noqa: BLE001 - any failure of the SDK is reported to the callers
             self._problem = self._problem or _explain(error, statuses)
         finally:
             self._end.set()
@@ -185,7 +185,7 @@ class McpConnection:
     async def _failure(self, error: MCPError, statuses: list[int]) -> ToolError | UnscoredError:
         if error.code == INVALID_PARAMS:
             return ToolError(self._server.redact(error.message))
-        if any(status in (400, 404) for status in statuses):  # an unknown session
+        if any(status in (400, 404) for status in statuses):  # the server does not know the session
             self._end.set()
         if statuses:
             return self._unscored(f"HTTP status {statuses[-1]}")
@@ -205,7 +205,7 @@ class McpConnection:
 
 
 def list_tools(server: McpServer) -> list[Tool]:
-    """List a server's tools; blocks while it connects and disconnects, even inside an event loop.
+    """List a server's tools. The call blocks until the server has answered, even inside an event loop.
 
     Raises:
         UnscoredError: the server does not answer.
@@ -227,7 +227,7 @@ _shared: PerLoop[dict[str, asyncio.Task[McpConnection]]] = PerLoop(dict)
 
 
 async def shared(server: McpServer) -> McpConnection:
-    """Return the session that all trajectories of this event loop share, and replace a lost session.
+    """Return the session that all trajectories of this event loop share, or a new session if the last one was lost.
 
     Raises:
         UnscoredError: the server did not answer; every caller that waits for this attempt gets the error.

@@ -1,4 +1,4 @@
-"""`McpServer`: an entry's settings for reaching a server."""
+"""`McpServer`: the settings of an `mcp` entry for reaching its server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from agent_rl.tools.base import ToolConfig
 MAX_MESSAGE_BYTES = 8 << 20
 """Maximum size of a result, in bytes; a larger result becomes an error."""
 TOO_LARGE = f"the result is larger than {MAX_MESSAGE_BYTES >> 20} MiB"
-_MIN_SECRET = 8  # characters; a shorter secret can occur by chance
+_MIN_SECRET = 8  # characters; a shorter secret may occur in other text by chance
 
 
 class McpServer(ToolConfig):
-    """An entry's settings for reaching its server."""
+    """The settings of an `mcp` entry for reaching its server."""
 
     command: list[str] = Field(default=[])
     url: str | None = None
@@ -32,23 +32,23 @@ class McpServer(ToolConfig):
 
     @property
     def key(self) -> str:
-        """Key of the session, the same for all tools that share it."""
+        """Key of the session, which is the same for all tools that share the session."""
         return self.model_dump_json(include=set(McpServer.model_fields))
 
     @property
     def label(self) -> str:
-        """The server's name in errors, without possible secrets."""
+        """The server's name in error messages, without parts that may contain secrets."""
         if self.url is None:
             return " ".join(self.command[:2])
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
     def environment(self) -> dict[str, str]:
-        """Return the child's variables except the defaults; raises `ConfigError` for a variable that is not set."""
+        """Return the child's environment variables except the defaults; raise `ConfigError` if one is not set."""
         return {**self.env, **{name: secret(name, key="env_from") for name in self.env_from}}
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of each request; raises `ConfigError` for a variable that is not set."""
+        """Return the headers of each request; raise `ConfigError` if an environment variable is not set."""
         return {name: secret(value, key=f"headers_from.{name}") for name, value in self.headers_from.items()}
 
     def redact(self, text: str) -> str:
@@ -70,7 +70,7 @@ class McpServer(ToolConfig):
             )
         for key in ("headers_from",) if self.url is None else ("env", "env_from", "cwd"):
             if value := getattr(self, key):
-                raise ConfigError(key, f"it has no effect on this server (value {value!r})", "Remove it")
+                raise ConfigError(key, f"this key has no effect on this server (value {value!r})", "Remove it")
         if self.url is not None:
             parts = urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -79,6 +79,6 @@ class McpServer(ToolConfig):
                 )
             if "@" in parts.netloc:
                 raise ConfigError(
-                    "url", "it contains a password", "Put it in an environment variable, and list that in headers_from"
+                    "url", "the URL contains a password", "Put it in an environment variable listed in headers_from"
                 )
         self.environment(), self.headers()

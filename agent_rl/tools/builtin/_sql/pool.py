@@ -19,7 +19,7 @@ from agent_rl.tools.builtin._sql.text import BYTES
 from agent_rl.tools.builtin._sql.worker import IDLE_S, SETUP_S, TOO_MUCH_MEMORY
 
 _START = "import sys; sys.path.append(sys.argv[1]); from _sql.worker import main; main(int(sys.argv[2]))"
-_SLACK_S = 5.0  # until a worker that should have exited is killed
+_SLACK_S = 5.0  # seconds until a worker that should have exited is killed
 
 
 @cache
@@ -30,7 +30,7 @@ def workers(memory_mb: int) -> Workers:
 
 
 def ask(memory_mb: int, request: Mapping[str, Any]) -> str:
-    """Return the answer to a request; blocks for at most its `timeout_s` plus a worker's start.
+    """Return the answer to a request, after at most its `timeout_s` plus the start-up time of a worker.
 
     Raises:
         ToolError: the query fails, needs too much time or memory, or crashes the engine.
@@ -48,14 +48,14 @@ def rows(
     """Return the rows of a query.
 
     Args:
-        tables: name -> rows, an SQL script that creates the tables, or the path of a database.
+        tables: a mapping of table names to rows, an SQL script that creates the tables, or the path of a database.
         query: one SELECT statement.
         timeout_s: time limit of the query, in CPU seconds.
         memory_mb: memory limit of the tables and the query, in MiB.
-        max_rows: maximum number of rows; more rows are an error.
+        max_rows: maximum number of rows; a query that returns more rows fails.
 
     Raises:
-        ToolError: `ask` raises this error, or the rows are too many or too large.
+        ToolError: the query fails as described in `ask`, or returns too many or too large rows.
         ValueError: the tables cannot be created, or the database cannot be opened.
         UnscoredError: no worker can be started, or the machine is too busy.
     """
@@ -98,7 +98,7 @@ def _reply(memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
         raise _too_slow(request["timeout_s"]) from None
     except WorkerDied as died:
         if died.status == -SIGALRM and "table" not in request:
-            raise UnscoredError(f"the machine is too busy: no rows after {SETUP_S:g} s by the clock") from None
+            raise UnscoredError(f"the machine is too busy: no rows after {SETUP_S:g} s of wall time") from None
         if died.status in (-SIGALRM, -SIGPROF):
             raise _too_slow(request["timeout_s"]) from None
         if died.status < 0 and died.status != -SIGKILL:  # a crash, usually out of memory

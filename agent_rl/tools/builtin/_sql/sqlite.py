@@ -1,4 +1,4 @@
-"""SQLite: a file opened as immutable, and an authorizer that allows only reading."""
+"""Opens an SQLite file as immutable, with an authorizer that allows only reading."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_COUNTED = 100_000
 
 _REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
 _READING_PRAGMAS = {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
-_READING_PRAGMAS |= {"data_version"}  # full-text tables need it
+_READING_PRAGMAS |= {"data_version"}  # full-text tables need this pragma
 _SETTINGS = ("query_only=1", "cell_size_check=1", "temp_store=2", "mmap_size=0")
 _COLUMNS = "SELECT DISTINCT i.name FROM sqlite_master m, pragma_table_info(m.name) i WHERE m.type = 'table'"
 _MISSING = re.compile(r"no such (table|column): (.+)", re.DOTALL)
@@ -26,8 +26,8 @@ class Sqlite:
     """One connection to a database.
 
     Args:
-        path: the database, opened without locks or new files next to it. None means an empty database in memory.
-        memory_mb: memory limit of the engine, in MiB; one value may use a quarter of it.
+        path: the database, opened without locks and without new files next to it. None means an in-memory database.
+        memory_mb: memory limit of the engine, in MiB; a single value may use a quarter of the limit.
 
     Raises:
         UnusableError: the file is not a database.
@@ -43,7 +43,7 @@ class Sqlite:
         except sqlite3.Error as error:
             raise UnusableError(error) from error
         self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        if hasattr(self._connection, "setlimit"):  # Python 3.11 and later; earlier, only the process's limits apply
+        if hasattr(self._connection, "setlimit"):  # before Python 3.11, only the process's limits apply
             for name, value in (("LENGTH", memory_mb << 18), ("ATTACHED", 0), ("LIKE_PATTERN_LENGTH", 1000)):
                 self._connection.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), value)
 
@@ -51,7 +51,7 @@ class Sqlite:
         self._connection.close()
 
     def fill(self, tables: dict[str, Any] | str) -> None:
-        """Create tables in a database in memory, from name -> rows or an SQL script.
+        """Create tables in an in-memory database, from a mapping of table names to rows or from an SQL script.
 
         Raises:
             UnusableError: the tables cannot be created.
@@ -80,7 +80,7 @@ class Sqlite:
         self._connection.executemany(f"INSERT INTO {_quoted(name)} VALUES ({marks})", values)
 
     def rows(self, query: str) -> tuple[list[str], Iterator[Sequence[Any]]]:
-        """Return the column names and an iterator of rows; both may raise QueryError."""
+        """Return the column names and an iterator of rows; the call and the iteration may raise QueryError."""
         self._connect_virtual_tables()
         self._connection.set_authorizer(_authorize)
         cursor = self._run(lambda: self._connection.execute(query))
@@ -89,7 +89,7 @@ class Sqlite:
         return [column[0] for column in cursor.description], iter(lambda: self._run(cursor.fetchone), None)
 
     def names(self) -> list[str]:
-        """Return the tables and views, without internal tables of virtual tables."""
+        """Return the names of the tables and views, except the internal tables of virtual tables."""
         query = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type <> 'shadow' ORDER BY name"
         return [row[0] for row in self._connection.execute(query) if not row[0].startswith("sqlite_")]
 
@@ -114,10 +114,10 @@ class Sqlite:
         return f"over {MAX_COUNTED} rows" if count > MAX_COUNTED else counted(count)
 
     def _connect_virtual_tables(self) -> None:
-        """Connect virtual tables early, because they run a CREATE TABLE, which the authorizer would reject."""
+        """Connect virtual tables early, because connecting runs a CREATE TABLE, which the authorizer would reject."""
         virtual_tables = self._all("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'")
         for name in ["json_each", "json_tree", *(row[0] for row in virtual_tables)]:
-            with contextlib.suppress(sqlite3.Error):  # a missing module: a query that needs it will fail
+            with contextlib.suppress(sqlite3.Error):  # if a module is missing, only queries that need it fail
                 self._connection.execute(f"SELECT 1 FROM {_quoted(name)} LIMIT 0")
 
     def _run(self, step: Callable[[], Any]) -> Any:

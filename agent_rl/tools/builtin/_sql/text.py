@@ -1,4 +1,4 @@
-"""Formats results for the policy: tables, one-line errors, nearest names, all with a limit in characters."""
+"""Formats results for the policy: tables, one-line errors and suggested names, each limited in characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 READ_ONLY = "the database is read-only; write one SELECT statement"
 MAX_ERROR_CHARS = 400
 BYTES = "bytes"
-"""Key of bytes in JSON: `{BYTES: hexadecimal digits}`."""
+"""Key that marks bytes in JSON: `{BYTES: hexadecimal digits}`."""
 
 
 class QueryError(Exception):
@@ -21,7 +21,7 @@ class UnusableError(Exception):
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], limits: dict[str, Any]) -> str:
-    """Format a table: `a | b`, a line of dashes, the rows, and their number.
+    """Format a table: a header such as `a | b`, a line of dashes, the rows, and the number of rows.
 
     Args:
         columns: the column names.
@@ -55,7 +55,7 @@ def one_line(error: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name."""
+    """Return a suggestion that can be appended to a message about an unknown name."""
     names = {other.lower(): other for other in known}
     matches = difflib.get_close_matches(name[:100].lower(), names, n=1, cutoff=0.5)
     listing = ", ".join([*names.values()][:20]) + (", ..." if len(names) > 20 else "")
@@ -63,7 +63,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _cell(value: Any, width: int) -> str:
-    """Format a value; NULL is bare, the text "NULL" and the empty text are quoted."""
+    """Format a value; NULL is not quoted, but the string "NULL" and the empty string are."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):

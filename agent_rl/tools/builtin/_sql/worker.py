@@ -1,8 +1,8 @@
 """A process that answers SQL requests; requests and answers are JSON lines.
 
-The worker is a separate process because SQLite cannot be limited from within: `instr` ignores interrupts. In the worker
-the kernel enforces the limits: a timer whose signal ends the process, a memory limit, no writable files, and no new
-files while a query runs. SQLite's switches apply first.
+The worker is a separate process because SQLite cannot be limited from within: `instr` ignores interrupts. In the
+worker, the kernel enforces the limits: a timer whose signal kills the process, a memory limit, no writable files, and
+no new files while a query runs. SQLite's own restrictions apply before these limits.
 
 Every request reopens the database, so no state passes from one request to the next. A database file made by an attacker
 is not safe to open.
@@ -34,7 +34,7 @@ _BASE_MB = 16
 
 
 def main(memory_mb: int) -> None:
-    """Answer requests from stdin on stdout until stdin ends; a query may take `memory_mb` MiB."""
+    """Answer requests from stdin on stdout until stdin is closed; a query may use `memory_mb` MiB."""
     requests = sys.stdin.buffer
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # SQLite's output must not mix with a reply
@@ -60,7 +60,7 @@ def _write(replies: BinaryIO, line: str) -> None:
 
 
 def _end_in(seconds: float) -> None:
-    """Set the kernel timer that ends this process in `seconds`."""
+    """Set the kernel timer that kills this process after `seconds`."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
     signal.setitimer(signal.ITIMER_PROF, 0)
 
@@ -82,7 +82,7 @@ def _answer(memory_mb: int, request: dict[str, Any]) -> dict[str, Any]:
         with contextlib.closing(Sqlite(request.get("database"), memory_mb)) as database, _no_new_files():
             if "tables" in request:
                 database.fill(request["tables"])
-            if "table" not in request:  # a graded query: CPU seconds, and SETUP_S of wall time
+            if "table" not in request:  # a graded query has a limit on CPU time, and SETUP_S of wall time
                 signal.setitimer(signal.ITIMER_PROF, request["timeout_s"])
                 return {"rows": _rows(database, request["query"], request["max_rows"])}
             _end_in(request["timeout_s"])
@@ -96,7 +96,7 @@ def _answer(memory_mb: int, request: dict[str, Any]) -> dict[str, Any]:
         return {"error": one_line(error)}
     except (MemoryError, RecursionError):
         return {"error": TOO_MUCH_MEMORY}
-    except Exception as error:  # noqa: BLE001 - caused by the query: the policy reads it and is scored
+    except Exception as error:  # noqa: BLE001 - the query caused it, so the policy reads it and is scored
         return {"error": one_line(f"{type(error).__name__}: {error}")}
 
 

@@ -1,1 +1,1 @@
-"""Internals of the `sympy` tool: rewriting notation (in the worker), and the program that computes (in the sandbox)."""
+"""Internals of the `sympy` tool: a module that rewrites notation, and the program that computes in the sandbox."""

@@ -1,4 +1,4 @@
-r"""Rewrites the mathematics that people and models write for SymPy's parser. Only text changes; nothing is evaluated.
+r"""Rewrites mathematics, as written by people and models, in SymPy's notation. Only text changes; nothing is evaluated.
 
 Besides Python's notation, this module supports some LaTeX (\frac, \sqrt, \cdot, matrices, names with a backslash), the
 usual Unicode signs, |x|, `=` for an equation, and equations separated by `;`, a line break or `and`.
@@ -30,7 +30,7 @@ _KEYWORDS = ("dir", "domain", "dict", "n", "x0", "evaluate", "check", "real", "p
 
 
 def to_sympy(text: str) -> str:
-    """Rewrite `text` for SymPy's parser: equations as `Eq(..., ...)`, several of them separated by commas.
+    """Rewrite `text` for SymPy's parser: each equation becomes `Eq(..., ...)`, and commas separate equations.
 
     Raises:
         ToolError: the text is empty or too long, or its brackets do not match.
@@ -81,9 +81,9 @@ def _around(text: str, index: int) -> str:
 
 
 def _with_equations(text: str) -> str:
-    """Rewrite each part `a = b`, at any depth, as `Eq(a, b)`; a part ends at a comma or bracket of its depth."""
+    """Rewrite each part `a = b`, at any depth, as `Eq(a, b)`; a part ends at a comma or bracket at its depth."""
     opened: list[int] = []
-    starts = [0]  # where the part begins, for each open bracket
+    starts = [0]  # where the current part begins, for each open bracket
     equals: list[int | None] = [None]
     out = ""
     for index, sign in enumerate(text):

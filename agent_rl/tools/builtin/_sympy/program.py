@@ -1,4 +1,4 @@
-"""The program that the `sympy` tool runs inside the sandbox; the worker reads its text and never imports it.
+"""The program that the `sympy` tool runs inside the sandbox; the worker reads this file as text and never imports it.
 
 Reads one JSON request from standard input and prints `{"text": ...}` or `{"error": ...}`. The parser evaluates the
 policy's text as Python, so the output is no more trustworthy than that text.
@@ -38,7 +38,7 @@ DIGITS = 12
 
 
 class Refusal(Exception):
-    """A computation is rejected; the policy reads the text."""
+    """Raised to reject a computation; the policy reads the text."""
 
 
 class SympyRequest:
@@ -53,7 +53,7 @@ class SympyRequest:
         self.declared = [sympy.Symbol(name) for name in names]
 
     def value(self, key: str) -> Any:
-        """Return a bound or a point, parsed."""
+        """Parse the bound or the point under `key`."""
         text = self.data.get(key)
         if text is None:
             raise Refusal(f"{self.data['operation']} needs `{key}`")
@@ -67,7 +67,7 @@ class SympyRequest:
         return value.subs(self.variable(), self.value("point")) if self.has("point") else value
 
     def parts(self) -> list[Any]:
-        """Return the expressions: one, or several from a list."""
+        """Return the list of expressions, which has one element unless the input is a list."""
         value = self.expression
         return [sympy.sympify(part) for part in (value if isinstance(value, list | tuple | sympy.Tuple) else [value])]
 
@@ -97,7 +97,7 @@ class SympyRequest:
 
 
 def local_names(text: str, variables: list[str]) -> dict[str, Any]:
-    """Return names that mean symbols here, although SymPy defines them, and products written as `xy`."""
+    """Map names to symbols, even if SymPy defines the names otherwise, and names such as `xy` to products."""
     calls = re.findall(r"([^\W\d]\w*)\s*(\(?)", text)
     words = {name for name, _ in calls} | set(variables)
     local: dict[str, Any] = {}
@@ -118,7 +118,7 @@ def is_function(name: str, call: str) -> bool:
 
 
 def parse(text: str, local: dict[str, Any]) -> Any:
-    """Parse `text` to a SymPy object, first strictly, because the lenient parser misreads some Python."""
+    """Parse `text` into a SymPy object, strictly at first, because the lenient parser misreads some Python."""
     try:
         return tidy(sympy_parser.parse_expr(text, dict(local), PLAIN, dict(NAMES)))
     except (SyntaxError, TypeError, AttributeError, TokenError):
@@ -299,7 +299,7 @@ def factored(value: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Format a value exactly, with a decimal if useful; a root without a closed form is written only as a decimal."""
+    """Format a value exactly, with a decimal if useful; a root without a closed form is shown only as a decimal."""
     if isinstance(value, sympy.MatrixBase):
         return str(value.tolist())
     if isinstance(value, sympy.Float):
@@ -312,7 +312,7 @@ def show(value: Any) -> str:
 
 
 def decimal(value: Any) -> str:
-    """Format a value with twelve significant digits, without zeros at the end."""
+    """Format a value with twelve significant digits, without trailing zeros."""
     return re.sub(r"(\.\d*?)0+(?![\d.])", r"\1", str(sympy.N(value, DIGITS))).replace(". ", " ").rstrip(".")
 
 
@@ -322,7 +322,7 @@ def main() -> None:
         answer = {"text": OPERATIONS[data["operation"]](SympyRequest(data))}
     except Refusal as error:
         answer = {"error": str(error)}
-    except Exception as error:  # noqa: BLE001 - SymPy's own, shown to the policy in one line
+    except Exception as error:  # noqa: BLE001 - an exception of SymPy, shown to the policy in one line
         lines = str(error).splitlines() or [""]
         too_long = "integer string conversion" in lines[0]
         answer = {
