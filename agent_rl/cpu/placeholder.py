@@ -58,8 +58,8 @@ def add_module(name: str, values: Mapping[str, Any] | None = None, *, more: bool
 
     Args:
         name: the full name, including the package.
-        values: its contents; if None, every name is a placeholder.
-        more: whether all other names are placeholders.
+        values: the module's contents; if None, every name in the module is a placeholder.
+        more: whether names that `values` does not contain are placeholders.
     """
     module = sys.modules[name] = ModuleType(name, "Stand-in.")
     module.__spec__, module.__path__ = ModuleSpec(name, None, is_package=True), []

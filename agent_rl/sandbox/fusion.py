@@ -1,4 +1,4 @@
-"""Runs programs on a Sandbox Fusion server (https://github.com/bytedance/SandboxFusion) instead of this machine.
+"""Runs programs on a Sandbox Fusion server (https://github.com/bytedance/SandboxFusion) instead of on this machine.
 
 `run_remotely` runs a program, and `grade_remotely` grades a program. The server is responsible for isolation.
 """
@@ -78,7 +78,7 @@ async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> 
     """Run one program on the server and return its answer.
 
     Args:
-        remote: sends the requests.
+        remote: client that sends the requests.
         url: the server's address, with or without /run_code.
         payload: the request, in the format of the server's API.
 
@@ -94,7 +94,7 @@ async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> 
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise RemoteError(host, f"the answer is not a Sandbox Fusion answer: {field}: {first['msg']}") from None
+            raise RemoteError(host, f"this is not a Sandbox Fusion response: {field}: {first['msg']}") from None
         if answer.status != "SandboxError":
             return answer
     raise RemoteError(host, "Sandbox Fusion reports an internal error", 200, TRIES)

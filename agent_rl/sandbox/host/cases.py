@@ -32,7 +32,7 @@ class FunctionCase:
         args: positional arguments, of types None, bool, int, float, str, bytes, list, tuple, dict and set.
         expected: expected value, as JSON data: tuples become lists, keys become strings.
         kwargs: keyword arguments, of the same types.
-        or_element: whether a one-element list in `expected` also matches its element, as in APPS.
+        or_element: whether a one-element list in `expected` also matches the element itself, as in APPS.
     """
 
     function: str
@@ -59,8 +59,8 @@ def read_cases(tests: Any, function: str | None = None) -> list[Case]:
     Args:
         tests: the tests, in one of these forms.
 
-            - APPS, TACO, verl's prime_code: `{"inputs": [...], "outputs": [...], "fn_name": "f"}` or this as JSON text.
-              Without `fn_name`, inputs and outputs are strings or lists of lines. With it, an input is a list of
+            - APPS, TACO, verl's prime_code: `{"inputs": [...], "outputs": [...], "fn_name": "f"}` or the same as JSON
+              text. Without `fn_name`, inputs and outputs are strings or lists of lines. With it, an input is a list of
               arguments, or text with one JSON value per line (the output must be JSON text too).
             - LiveCodeBench: a list of `{"input": str, "output": str, "testtype": "stdin" | "functional"}`; a functional
               test takes its function from `fn_name`, `metadata.func_name` or the `function` argument.
@@ -68,8 +68,8 @@ def read_cases(tests: Any, function: str | None = None) -> list[Case]:
             - A list of `{"fn_name": "f", "args": [...], "kwargs": {...}, "expected": ...}` and
               `{"stdin": str, "expected": str}`.
             - A list of `FunctionCase` and `StdioCase`.
-            - A list of strings `assert f(literals) == literal`. Other asserts are rejected: they would run in the
-              program's process, which could read the expected value.
+            - A list of strings `assert f(literals) == literal`. Other asserts are rejected, because they would run in
+              the program's process, which could read the expected value.
         function: name of the function for cases without a function name.
 
     Raises:
@@ -138,7 +138,7 @@ def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> 
 
 
 def _call_of(function: str, arguments: Any, expected: Any, place: str) -> FunctionCase:
-    """Return a call whose arguments are a list, or text with one JSON value per line and an expected JSON text."""
+    """Return a call; its arguments are a list, or JSON text with one value per line, like its expected value."""
     as_list = _is_list(arguments)
     if not as_list:
         if not isinstance(arguments, str):
@@ -171,7 +171,7 @@ def _read_assert(text: str, place: str) -> FunctionCase:
 
 
 def _checked(case: FunctionCase, place: str) -> FunctionCase:
-    """Check a case: its expected value becomes JSON data, and its arguments must be marshallable for the child."""
+    """Check that `marshal` can write a case's arguments for the child, and convert its expected value to JSON data."""
     if not isinstance(case.function, str) or not case.function.isidentifier():
         _fail(f"{place}.function", f"{case.function!r} is not a function's name")
     if not _is_list(case.args):
@@ -191,7 +191,7 @@ def _checked(case: FunctionCase, place: str) -> FunctionCase:
 
 
 def _whole_keys(value: Any) -> Any:
-    """Convert text keys back to whole numbers, as the graders of these data sets do."""
+    """Convert a dict's string keys back to whole numbers, as the graders of these data sets do."""
     if isinstance(value, dict) and value and all(isinstance(key, str) and key.isdecimal() for key in value):
         return {int(key): item for key, item in value.items()}
     return value

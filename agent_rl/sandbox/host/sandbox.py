@@ -2,7 +2,7 @@
 
 A program runs as `__main__` in a fresh process that may read the standard library and the declared packages, write to
 one directory that is removed afterwards, and use neither the network nor other programs. The program's time, memory,
-output, files and threads are limited. The kernel reports how a program ended; the program's output cannot change that.
+output, files and threads are limited. The kernel reports how a program ended; a program cannot change this report.
 
 The sandbox is not a virtual machine, so a kernel vulnerability affects it. A program can see names and sizes of
 files elsewhere, but not their contents. Objects that are still alive when the program ends are not finalized. Disk,
@@ -33,7 +33,7 @@ from agent_rl.sandbox.host.supervisor import NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import CALL, SHOW_LAST, ZygoteSettings
 
 _MIB = 1 << 20
-_PACKAGES = ("site-packages", "dist-packages")  # of the interpreter itself, which a virtual environment does not import
+_PACKAGES = ("site-packages", "dist-packages")  # the interpreter's own, which a virtual environment does not import
 _SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/zero", "/dev/urandom")
 
 
@@ -131,9 +131,9 @@ class PythonSandbox:
         Args:
             code: the program.
             stdin: its standard input.
-            timeout_s: time limit in seconds, excluding time spent waiting for a core (at most twenty times as many in
-                wall time), and limit of the CPU seconds of all its threads together.
-            memory_mb: limit of address space beyond an interpreter with its packages loaded, in MiB.
+            timeout_s: time limit in seconds, excluding time spent waiting for a core (the wall time may reach twenty
+                times the limit); it also limits the CPU seconds of all threads together.
+            memory_mb: limit of the address space in addition to an interpreter with its packages, in MiB.
             show_last: whether to print the value of a final expression, as a notebook does.
             output_bytes: extra output beyond the sandbox's `output_bytes`, in bytes.
 
@@ -159,7 +159,7 @@ class PythonSandbox:
             call: the function's name, positional and keyword arguments, of types that `marshal` can write.
             timeout_s: time limit of the program and the call together; see `run`.
             memory_mb: see `run`.
-            output_bytes: see `run`; the value, as JSON text, counts as output.
+            output_bytes: see `run`; the value, as JSON text, is part of the output.
         """
         mark = secrets.token_hex(16)
         order: Any = (*call, mark)
@@ -192,7 +192,7 @@ class PythonSandbox:
 
         Args:
             timeout_s: limit of one run, in wall-clock seconds and in CPU seconds of all threads together.
-            memory_mb: limit of address space beyond an interpreter with its packages loaded, in MiB.
+            memory_mb: limit of the address space in addition to an interpreter with its packages, in MiB.
         """
         check_limits(timeout_s, memory_mb)
         return SandboxSession(self._open_pool(), timeout_s, memory_mb)
@@ -205,7 +205,7 @@ class PythonSandbox:
 
 
 def _package_files(packages: Iterable[str]) -> dict[str, str]:
-    """Return top-level files and directories of `packages` and their installed requirements, as paths by name.
+    """Map the names of top-level files and directories of `packages` and their installed requirements to paths.
 
     Raises:
         ConfigError: a declared package is not installed.
@@ -258,7 +258,7 @@ def _readable_paths(files: Iterable[str]) -> list[str]:
 
 
 def _without(path: str, excluded: list[str]) -> list[str]:
-    """Return `path`, or, if it contains excluded directories, its other entries."""
+    """Return `path` itself, or, if it contains excluded directories, everything else in `path`."""
     if path in excluded:
         return []
     if not any(folder.startswith(f"{path}/") for folder in excluded):

@@ -1,8 +1,8 @@
-"""Calls between a program's process and the process of its tests, over a socket: JSON with tags, never a pickle.
+"""Calls between a program's process and its tests' process over a socket, as JSON with tags and never as a pickle.
 
-`Link` is the base class of both ends. Plain data keeps its type. A container that is passed to a call or returned from
-it counts as one object at both ends, and each message brings its content up to date. `_ProgramSide` answers calls;
-every other object of the program crosses as a number (`stand_ins.py` is the other end).
+`Link` is the base class of both ends. Plain data keeps its type. A container that a call passes or returns is the same
+object at both ends, and each message updates the container's content. `_ProgramSide` answers calls and sends every
+other object of the program as a number; `stand_ins.py` is the other end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _pairs(value: Any) -> Any:
     return map(list, value.items())
 
 
-# Tag, type, function that splits a value into parts, function that rebuilds it.
+# Tag, type, function that splits a value into parts, and function that rebuilds the value.
 _KINDS: list[tuple[str, type, Callable[[Any], Any], Callable[..., Any]]] = [
     ("t", tuple, list, lambda *items: items),
     ("s", set, list, lambda *items: set(items)),
@@ -54,20 +54,21 @@ _MAKE: dict[str, Callable[..., Any]] = {tag: make for tag, _, _, make in _KINDS}
 
 
 class Link(ABC):
-    """One end of the socket.
+    """One end of the socket between a program and its tests.
 
     Args:
         descriptor: the socket.
-        first: number of this end's first shared container; numbers of the other end have the other parity.
+        first: number of this end's first shared container; this end uses only even or only odd numbers, and the other
+            end the rest.
     """
 
     def __init__(self, descriptor: int, first: int) -> None:
         self.descriptor, self._next = descriptor, first
-        self.shared: dict[int, list[Any]] = {}  # number -> the container, and its content when last sent
+        self.shared: dict[int, list[Any]] = {}  # number -> the container, and the content that was sent last
         self.numbers: dict[int, int] = {}
 
     def encode(self, value: Any, *, share: bool = False) -> Any:
-        """Encode `value` as JSON data; with `share`, later changes to it are sent too."""
+        """Encode `value` as JSON data; with `share`, later changes to `value` are sent too."""
         kind = type(value)
         if value is None or kind in (bool, str, float):
             return value
@@ -148,14 +149,14 @@ class Link(ABC):
             self.shared[number][1] = content
 
     def send(self, message: dict[str, Any]) -> None:
-        """Write one message; raises OSError if the other end is closed."""
+        """Write one message; raise OSError if the other end is closed."""
         data = json.dumps(message).encode("ascii")
         rest = memoryview(len(data).to_bytes(4, "big") + data)
         while rest:
             rest = rest[os.write(self.descriptor, rest) :]
 
     def receive(self) -> Any:
-        """Read the next message; exits if the other process has ended."""
+        """Read the next message; exit if the other process has ended."""
         return json.loads(self.read(int.from_bytes(self.read(4), "big")))
 
     def read(self, size: int) -> bytes:
@@ -168,7 +169,7 @@ class Link(ABC):
         return bytes(data)
 
     def call(self, target: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call `target` at the other end, and meanwhile answer its calls to this end."""
+        """Call `target` at the other end, and answer the other end's calls in the meantime."""
         self.send({"call": target, **self.arguments(args, kwargs), "set": self.changes()})
         while "call" in (reply := self.receive()):
             self.answer(reply)
@@ -201,7 +202,7 @@ class Link(ABC):
         self.send({**reply, "set": self.changes(), "out": self.printed()})
 
     def printed(self) -> str:
-        """Return the output since the last reply."""
+        """Return the output that was printed since the last reply."""
         return ""
 
 
@@ -278,7 +279,7 @@ class _ProgramSide(Link):
         return {"h": [self._place(value), self._class(type(value))]}
 
     def decode_object(self, tag: str, parts: Any) -> Any:
-        """Decode a reference of the tests: an object, a special method, a name of the standard library, ..."""
+        """Decode a reference from the tests, such as an object, a special method or a name in the standard library."""
         if tag in ("h", "p"):
             return (self._objects if tag == "h" else self._local)[parts]
         if tag == "e":

@@ -76,7 +76,7 @@ FACTS = {
 }
 """Configuration keys that a run's heading shows, by their label."""
 ENDS = 3
-"""Number of steps at the start and at the end that the tables average; a short run averages half of its steps."""
+"""Number of steps at the start and at the end that the tables average; for a short run, half of its steps."""
 MOST_SHOWN = 3
 """Maximum number of best trajectories, and of worst trajectories, on the page."""
 MOST_IMAGES = 12
@@ -90,7 +90,7 @@ Success = tuple[int, Estimate]
 
 @dataclass(frozen=True)
 class Trajectories:
-    """The part of a page that comes from a run's trace, or an empty part if the run has no trace."""
+    """The part of a page that comes from a run's trace, which is empty if the run has no trace."""
 
     success: Sequence[Success] = ()
     held_out: Sequence[Success] = ()
@@ -298,7 +298,7 @@ def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[
 
 
 def _values(runs: Sequence[Run]) -> Iterator[tuple[str, str, list[list[float]]]]:
-    """Yield the title, the key and each run's values of every metric in a table that any run logged."""
+    """Yield the title, the key and each run's values for every metric of the tables that any run logged."""
     for key, title in COMPARED.items():
         values = [[value for _, value in series(run.training, key)] for run in runs]
         if any(values):

@@ -139,7 +139,7 @@ def _stored(text: Any) -> str:
 
 
 def _label(value: Any) -> str | None:
-    """Return a filter's value in the form that pages show and send back."""
+    """Return the value of a filter as pages show it and send it back."""
     return visible(value) if value else None
 
 

@@ -32,7 +32,7 @@ def find_tokenizer(folder: Path) -> Path | None:
     """Return the `tokenizer.json` of a run's base model, or None if it is not on this machine.
 
     Args:
-        folder: the run's folder; its `run.json` names the model, a folder or a name in Hugging Face's cache.
+        folder: the run's folder; its `run.json` names the model by its folder or by its name in Hugging Face's cache.
     """
     try:
         configuration = json.loads((folder / "run.json").read_text())["configuration"]

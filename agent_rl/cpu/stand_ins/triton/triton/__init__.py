@@ -50,8 +50,8 @@ class Driver:
 
 
 def never_made(*names: str, base: type = object) -> dict[str, type]:
-    """Return classes without instances, for annotations, `isinstance` and `except`."""
-    return {name: type(name, (base,), {"__doc__": "Never made on a CPU."}) for name in names}
+    """Return classes that are never instantiated, for use in annotations, `isinstance` and `except`."""
+    return {name: type(name, (base,), {"__doc__": "Never instantiated on a CPU."}) for name in names}
 
 
 add_module("triton.backends", {})
