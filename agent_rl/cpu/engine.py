@@ -33,9 +33,10 @@ class _OnCPU:
     def forward_backward_batch(
         self, data: TensorDict, loss_function: Callable[..., Any], forward_only: bool = False
     ) -> dict[str, Any]:
-        """Run verl's method on micro-batches of similarly long sequences, because each pads to its longest sequence.
+        """Run verl's method on micro-batches of similarly long sequences, because each is padded to its longest one.
 
-        In a batch without images, the empty image fields are removed, because verl would copy them per micro-batch.
+        In a batch without images, the empty image fields are removed, because verl would copy them for each
+        micro-batch.
 
         Losses are normalized over the whole mini-batch, so the order of its sequences does not matter. The model's
         output keeps the original order.

@@ -46,7 +46,7 @@ def prepare() -> None:
             os.close(alive_w)
             _become_fork_server(other, listener.detach(), alive_r)
     os.close(alive_r)
-    server: Any = forkserver._forkserver  # set as `ensure_running` would do
+    server: Any = forkserver._forkserver  # the values that `ensure_running` would set
     server._forkserver_address, server._forkserver_alive_fd, server._forkserver_pid = path, alive_w, pid
 
 
@@ -95,7 +95,7 @@ def _become_fork_server(process: socket.socket, listener: int, alive: int) -> No
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         signal.signal(signal.SIGQUIT, lambda *_: os.kill(os.getppid(), signal.SIGQUIT))
         forkserver.main(listener, alive, [])
-    except Exception:  # noqa: BLE001 - logged, because no caller could handle it
+    except Exception:  # noqa: BLE001 - logged, because no caller could handle the error
         traceback.print_exc()
     finally:
         os._exit(0)

@@ -78,7 +78,7 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
     if short:
         os.makedirs(short, exist_ok=True)  # Ray would create this folder later
     prefix = f"agent_rl_{environ.get(RUN, '')}"
-    if RUN in environ:  # a killed start of this run left its folder behind
+    if RUN in environ:  # an earlier start of this run was killed and left its folder
         for left in Path(short or tempfile.gettempdir()).glob(f"{prefix}_*"):
             shutil.rmtree(left, ignore_errors=True)
     folder = tempfile.mkdtemp(prefix=f"{prefix}_", dir=short or None)
@@ -145,7 +145,7 @@ def _import(names: Sequence[str]) -> None:
     for name in names:
         with contextlib.suppress(ImportError):  # SGLang is not installed everywhere
             importlib.import_module(name)
-    gc.freeze()  # otherwise garbage collection writes to every page, and each fork must copy it
+    gc.freeze()  # otherwise garbage collection writes to every page, and each fork must copy the pages
 
 
 def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] | None:

@@ -59,7 +59,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
         if len(machines) > 1:
             raise ConfigError(
                 "actor_rollout_ref.rollout.nnodes",
-                f"on a CPU, trainer and rollout must share a machine; these are on {', '.join(machines)}",
+                f"on a CPU, trainer and rollout must share a machine, but they run on {', '.join(machines)}",
                 "Use one node, or trainer.v1.trainer_mode=sync",
             )
         folder = metadata[0]["folder"]

@@ -35,9 +35,9 @@ IM_START = "<|im_start|>"
 IM_END = "<|im_end|>"
 MAX_POSITIONS = 2048
 
-# Qwen2.5's ChatML without its default system message and its tool list: a tiny model has no use for either, and without
-# them rendering messages one after another gives exactly the same text as rendering them together. Tool calls and
-# results look as in Qwen2.5, so that verl's "hermes" parser can be tried as well. The template does not show `tools`.
+# This is Qwen2.5's ChatML without the default system message and the tool list, for which a tiny model has no use.
+# Without these two, rendering messages one by one yields exactly the same text as rendering them together.
+# Tool calls and results look as in Qwen2.5, so that verl's "hermes" parser can be tried; `tools` are not shown.
 CHAT_TEMPLATE = """\
 {%- set known = tools %}
 {%- for message in messages %}
@@ -86,14 +86,13 @@ def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 
     Returns:
         The tokenizer, with `<|endoftext|>` as padding, `<|im_end|>` as end of sequence and the chat template.
     """
-    # transformers uses this class for every model of type qwen2, whatever its files contain, so training uses the
-    # class's rules.
+    # transformers uses this class for every model of type qwen2, so the tokenizer is trained with the class's rules.
     rules = Qwen2Tokenizer().backend_tokenizer
     trained = Tokenizer(models.BPE())
     trained.normalizer = rules.normalizer
-    # Qwen2's rules already make each digit its own piece, but keep a newline with the punctuation before it, so a
-    # turn's text would encode differently with and without its end. Training on isolated newlines prevents this,
-    # because no merge contains one.
+    # Qwen2's rules already make each digit its own piece, but keep a newline together with the punctuation before it.
+    # The text of a turn would then encode differently with and without its end.
+    # Training on isolated newlines prevents this, because no merge contains a newline.
     newline = pre_tokenizers.Split(Regex("\n"), behavior="isolated")
     trained.pre_tokenizer = pre_tokenizers.Sequence([newline, rules.pre_tokenizer])
     trainer = trainers.BpeTrainer(

@@ -75,7 +75,7 @@ class FusionServer:
 
 
 async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> FusionAnswer:
-    """Run one program on the server and return its answer.
+    """Run one program on the server and return the server's answer.
 
     Args:
         remote: client that sends the requests.

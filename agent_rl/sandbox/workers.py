@@ -160,7 +160,7 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
                 deadline = time.monotonic() + max(_LOOK_S, timeout_s - own_s)
             for key, _ in selector.select(deadline - time.monotonic()):
                 if key.fileobj is process.stdin:
-                    with contextlib.suppress(BrokenPipeError):  # the end of the output shows this too
+                    with contextlib.suppress(BrokenPipeError):  # a closed pipe also shows as the end of the output
                         rest = rest[os.write(key.fd, rest) :]
                         if rest:
                             continue

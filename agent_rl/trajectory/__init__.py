@@ -281,7 +281,7 @@ class Trajectory:
         """
         version = data.get("version")
         if version != SCHEMA_VERSION:
-            raise ValueError(f"trajectory version {version!r} cannot be read: this agent_rl reads {SCHEMA_VERSION}")
+            raise ValueError(f"trajectory version {version!r} cannot be read; agent_rl reads version {SCHEMA_VERSION}")
         try:
             return _adapter().validate_python(data)
         except ValidationError as error:

@@ -270,7 +270,7 @@ def _unscored(steps: Sequence[Metrics], _: Run) -> Found:
         since = f"since step {lost[0][0]}" if len(lost) > 1 else f"in step {lost[0][0]}"
         yield (
             f"{sum(value for _, value in lost):.0f} trajectories went unscored {since}.",
-            "Read their errors in agent-rl view (filter error); check the server, its timeout_s and max_concurrency",
+            "Read the errors in agent-rl view (filter error); check the server, its timeout_s and max_concurrency",
         )
 
 

@@ -39,8 +39,8 @@ class Execution:
         status: how the run ended.
         stdout: standard output, with undecodable bytes replaced; an output that is too long is truncated.
         stderr: standard error, decoded and truncated like `stdout`, plus a remark if the sandbox killed the program.
-        exit_code: as in Python's `subprocess`: the negated signal number if a signal killed the program, or None if the
-            sandbox killed the program or did not start it.
+        exit_code: exit code as in Python's `subprocess`: the negated signal number if a signal killed the program, or
+            None if the sandbox killed the program or did not start it.
         value: return value of the function of `PythonSandbox.call`, as JSON text that the program could have forged;
             None otherwise.
         wall_s: seconds from the fork to the end of the process, excluding time spent waiting for a free place.
@@ -64,7 +64,7 @@ class IsolationReport:
     Attributes:
         isolated: whether the isolation suffices for untrusted code.
         layers: the working layers.
-        missing: layer -> why it does not work, and the remedy.
+        missing: layer -> why this layer does not work, and the remedy.
         acts: attempted action -> "denied" or "ALLOWED".
     """
 

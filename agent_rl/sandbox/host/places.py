@@ -1,8 +1,8 @@
 """`Places`: limits how many programs, queries and comparisons all processes of a user run concurrently on this node.
 
-A place is a lock on one byte of a file in the temporary folder; the kernel frees the byte when its process exits. Tasks
-in one process get places in the order of their requests. Between processes the order is random, and no process keeps
-all places, because up to four times per second each leaves a freed place to the first process that checks.
+A place is a lock on one byte of a file in the temporary folder; the kernel frees the place when its process exits.
+Tasks in one process get places in the order of their requests. Between processes the order is random, and no process
+keeps all places, because up to four times per second each leaves a freed place to the first process that checks.
 
 Processes with a different TMPDIR, or with a TMPDIR that does not support locks, have separate places.
 """

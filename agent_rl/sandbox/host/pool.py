@@ -154,7 +154,7 @@ class Pool:
         missing = "".join(f"\n- {layer}: {why}" for layer, why in self.report.missing.items())
         if not self._settings.unsafe:
             text = f"this machine does not offer enough isolation. Missing:{missing}\n"
-            raise NotRun(f"{text}Provide it, or accept the risk with unsafe=True.", ExecutionStatus.REFUSED)
+            raise NotRun(f"{text}Provide these layers, or accept the risk with unsafe=True.", ExecutionStatus.REFUSED)
         if not self._warned:
             self._warned = True
             logger.warning("unsafe=True: programs run without sufficient isolation. Missing:%s", missing)

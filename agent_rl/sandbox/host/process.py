@@ -33,9 +33,8 @@ class Child:
         pool: the open sandbox.
         zygote: the zygote that forks the child.
         order: flags, size of the code in bytes, time limit in seconds, memory limit in bytes.
-        channel: function that creates the two ends of the child's input, the child's first, and returns their
-            descriptors.
-        link: the child's end of a socket to another child, if any; this process closes it after sending.
+        channel: function that returns the descriptors of the two ends of the child's input, the child's end first.
+        link: the child's end of a socket to another child, if any; this process closes it after sending it.
 
     Attributes:
         ended: future that returns the child's `End`, or raises `Lost` if the zygote dies first.
@@ -93,7 +92,7 @@ class Child:
         self._zygote.order(op, self._number, limit_s)
 
     def execution(self, end: End, limit_s: float) -> Execution:
-        """Return the outcome of the child; call this after the child has ended."""
+        """Return the outcome of the child, which must have ended."""
         self.drain()
         out, err = self.take()
         status, exit_code, remark = _verdict(end, self.overflow, limit_s)
@@ -192,7 +191,7 @@ class Child:
 
 
 def _verdict(end: End, overflow: bool, limit_s: float) -> tuple[ExecutionStatus, int | None, str]:
-    """Return the status, the exit code, and the sandbox's remark."""
+    """Return the status and the exit code of an ended child, and the sandbox's remark."""
     if end.reason == Reason.NOT_FORKED:
         return ExecutionStatus.UNAVAILABLE, None, f"no process could be started: {os.strerror(end.status)}"
     if end.reason == Reason.NOT_CONFINED:

@@ -5,8 +5,8 @@ one directory that is removed afterwards, and use neither the network nor other 
 output, files and threads are limited. The kernel reports how a program ended; a program cannot change this report.
 
 The sandbox is not a virtual machine, so a kernel vulnerability affects it. A program can see names and sizes of
-files elsewhere, but not their contents. Objects that are still alive when the program ends are not finalized. Disk,
-files and threads are counted about ten times per second, so a program can exceed these limits for a moment.
+files elsewhere, but not their contents. Objects that are still alive when the program ends are not finalized. Disk
+space, files and threads are checked about ten times per second, so a program can exceed these limits for a moment.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class PythonSandbox:
     sympy, chosen by the words in the program.
 
     Args:
-        max_concurrency: maximum number of concurrent programs (or cells) in this sandbox. If None, they share this
-            node's places (`host/places.py`) with all other processes.
+        max_concurrency: maximum number of concurrent programs (or cells) in this sandbox. If None, the programs share
+            this node's places (`host/places.py`) with all other processes.
         packages: installed packages that programs may import, with their requirements. The rest of the
             environment cannot be imported or read.
         unsafe: whether to run programs even if the machine does not offer enough isolation.
@@ -98,7 +98,7 @@ class PythonSandbox:
 
     @property
     def report(self) -> IsolationReport | None:
-        """The isolation of this machine, or None before the first program or `probe`."""
+        """The isolation of this machine, or None before the first run or `probe`."""
         return self._pool.report if self._pool is not None else None
 
     async def probe(self) -> IsolationReport:
@@ -130,9 +130,9 @@ class PythonSandbox:
 
         Args:
             code: the program.
-            stdin: its standard input.
+            stdin: the program's standard input.
             timeout_s: time limit in seconds, excluding time spent waiting for a core (the wall time may reach twenty
-                times the limit); it also limits the CPU seconds of all threads together.
+                times the limit); the limit also applies to the CPU seconds of all threads together.
             memory_mb: limit of the address space in addition to an interpreter with its packages, in MiB.
             show_last: whether to print the value of a final expression, as a notebook does.
             output_bytes: extra output beyond the sandbox's `output_bytes`, in bytes.

@@ -147,7 +147,7 @@ class _Process(Child):
         self.feed(cell, limit_s, last=False)
         try:
             await asyncio.wait((self.ended, self._answered), return_when=asyncio.FIRST_COMPLETED)
-            if self._channel_ended:  # the program closed it, or the process ended, as its zygote will report
+            if self._channel_ended:  # the program closed the channel, or the process ended, as its zygote will report
                 await asyncio.wait((self.ended,), timeout=_END_S)
             if not self.ended.done() and not self._is_answer:
                 self.order(Op.KILL)  # the program wrote to the channel

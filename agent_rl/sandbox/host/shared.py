@@ -29,7 +29,7 @@ _sandboxes: PerLoop[dict[Key, tuple[asyncio.Future[PythonSandbox], asyncio.Task[
 async def shared_sandbox(
     *, packages: Sequence[str] = ("numpy", "sympy"), max_concurrency: int | None = None, unsafe: bool = False
 ) -> PythonSandbox:
-    """Return the running event loop's sandbox with these settings of `PythonSandbox`.
+    """Return the `PythonSandbox` with these settings that the running event loop shares.
 
     A separate task closes the sandbox when `asyncio.run` cancels the remaining tasks at its end. If this process ends
     without cancelling its tasks, the sandbox's processes exit too.

@@ -28,8 +28,7 @@ _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _STOP_S = 5.0
 _POLL_S = 0.005
 _SEND_AGAIN_S = 0.01
-# The zygote's own imports register no fork handlers, because the zygote has no threads to repair, and a child seeds its
-# random numbers in a cheaper way.
+# No fork handlers are registered, because a zygote has no threads to repair and children seed random numbers cheaply.
 _BOOT = """
 import os
 import sys
@@ -101,7 +100,7 @@ class Lost(Exception):
 
 
 class Zygote:
-    """One running zygote and its children; `start` creates it."""
+    """A running zygote and its children; create one with `start`."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
@@ -210,7 +209,7 @@ class Zygote:
                 else:
                     self._control.send(order)
             except OSError as error:
-                if error.errno in (errno.EAGAIN, errno.ETOOMANYREFS):  # the socket or its descriptor limit is full
+                if error.errno in (errno.EAGAIN, errno.ETOOMANYREFS):  # too many packets or descriptors are waiting
                     self._loop.call_later(_SEND_AGAIN_S, self._send)
                 else:  # the zygote is gone, which `_read` notices
                     self._drop_orders()

@@ -1,8 +1,8 @@
 """`grade_by_tests`: grades an untrusted program with tests written in Python.
 
 Two jailed processes are connected by a socket: one runs the program, and the other runs the tests, which call the
-program's names through stand-ins. Expected values never enter the program's process, and test results count only if
-their process ran to its end.
+program's names through stand-ins. Expected values never enter the program's process, and test results count only if the
+tests' process ran to its end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PythonTests:
     """The tests of a row.
 
     Attributes:
-        tests: source of the tests.
+        tests: source code of the tests.
         prefix: source code that precedes the program and that the tests can use too.
         entry_point: argument of `check(candidate)`, such as `f` or `Solution().f`; "" if there is no `check`.
     """

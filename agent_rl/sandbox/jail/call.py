@@ -1,4 +1,4 @@
-"""Calls one function of a program: prepares its namespace, and returns the value as JSON.
+"""Prepares a program's namespace, calls one of the program's functions, and returns the value as JSON.
 
 The trusted side cannot rely on what this code does in the program's process; it uses `plain` for expected values only.
 """

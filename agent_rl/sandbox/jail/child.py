@@ -144,7 +144,7 @@ def execute(
         text: the program.
         name: the program's name in tracebacks.
         show_last: whether to print the value of a final expression.
-        then: function of the namespaces after and before the run; if set, the program runs as an imported module.
+        then: function called with the namespaces after and before the run; with it, the program runs as a module.
 
     Returns:
         The exit code, whether an unhandled MemoryError ended the program, and the value of `then`.
@@ -206,7 +206,7 @@ def _exit_code(code: object) -> int:
 
 
 def _finish(exit_code: int) -> int:
-    """Do what Python does when it exits: wait for threads, run exit handlers, flush."""
+    """Do what Python does at exit: wait for threads, run exit handlers, flush."""
     try:
         if _thread._count() or threading._threading_atexits:  # type: ignore[attr-defined]
             threading._shutdown()  # type: ignore[attr-defined]

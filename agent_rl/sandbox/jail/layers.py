@@ -87,8 +87,8 @@ class Confinement:
         self.descriptors = ruleset.descriptors if ruleset else []
         no_capabilities = _capability_header(), create_string_buffer(24)
         self._kept = no_capabilities  # `apply` uses the addresses of these buffers
-        # The data of `apply` is in one tuple, because a fresh fork copies a page when it first touches an object, and
-        # two or three pages when it first looks up an attribute.
+        # The data of `apply` is in one tuple, because a fresh fork copies a page when it first touches an object.
+        # The first lookup of an attribute would copy two or three pages.
         self._prepared = (
             os.getpid(),
             own_bytes,
@@ -127,8 +127,8 @@ class Confinement:
                 _change_ids(*ids, scratch)
             layer = "privileges"
             call("capset", *no_capabilities)
-            # Both attributes are set again, because a change of ids resets them. A child with the parent's uid stays
-            # dumpable, so that the parent can see which files the child has open.
+            # Both attributes are set again, because a change of ids resets them.
+            # A child with the parent's uid stays dumpable, so that the parent can see which files the child has open.
             call("prctl", PR_SET_DUMPABLE, ids is None)
             call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:

@@ -1,8 +1,8 @@
 """Calls between a program's process and its tests' process over a socket, as JSON with tags and never as a pickle.
 
-`Link` is the base class of both ends. Plain data keeps its type. A container that a call passes or returns is the same
-object at both ends, and each message updates the container's content. `_ProgramSide` answers calls and sends every
-other object of the program as a number; `stand_ins.py` is the other end.
+`Link` is the base class of both ends of the connection. Plain data keeps its type. A container that a call passes or
+returns is the same object at both ends, and each message updates the container's content. `_ProgramSide` answers calls
+and sends every other object of the program as a number; `stand_ins.py` is the other end.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ class Link(ABC):
 
     Args:
         descriptor: the socket.
-        first: number of this end's first shared container; this end uses only even or only odd numbers, and the other
-            end the rest.
+        first: number of this end's first shared container; one end uses even numbers, and the other end odd numbers.
     """
 
     def __init__(self, descriptor: int, first: int) -> None:
@@ -190,7 +189,7 @@ class Link(ABC):
         return has_raised, self.decode(reply["error" if has_raised else "value"])
 
     def answer(self, message: Any) -> None:
-        """Execute one call, and send its value or its exception."""
+        """Execute one call, and send the value or the exception."""
         reply: dict[str, Any]
         try:
             self.update(message)

@@ -1,8 +1,8 @@
 """A mount namespace with only the readable paths, for machines without Landlock.
 
-A zygote enters the namespace once, before warming up, and its children inherit it. They get new user, mount, network,
-IPC and UTS namespaces, a read-only root, and no /proc except one file with sizes. Children share a user id, so each
-child hides the other directories with `hide_neighbours`.
+A zygote enters the namespace once, before warming up, and its children inherit it. The zygote and its children get new
+user, mount, network, IPC and UTS namespaces, a read-only root, and no /proc except one file with sizes. Children share
+a user id, so each child hides the other directories with `hide_neighbours`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
     sources = {os.path.basename(path): path for path in readable if os.path.dirname(path) == parent}
     os.chdir(scratch)
     call("unshare", _NEW_MOUNTS)
-    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # the later parent, hiding nothing here
+    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # this will replace the parent directory
     for name, source in {own: ".", **sources}.items():
         os.mkdir(f"{scratch}/{name}")
         _mount(source, f"{scratch}/{name}", None, _BIND)

@@ -52,7 +52,7 @@ class ProbeReport:
 
     Attributes:
         plan: the first plan that works; if None, untrusted code must be rejected.
-        missing: layer -> why it does not work, and the remedy, for plans better than the chosen plan.
+        missing: layer -> why this layer does not work, and the remedy, for plans better than the chosen plan.
         acts: attempted action -> "denied" or "ALLOWED", under the chosen or the last plan.
     """
 
@@ -186,7 +186,7 @@ def _targets() -> Iterator[tuple[str, _Targets]]:
 
 @dataclass(frozen=True)
 class _Targets:
-    """Targets that a confined child must not reach; its parent creates and owns them.
+    """Targets that a confined child must not reach; the child's parent creates and owns them.
 
     Attributes:
         directory: a directory outside the readable paths, with the files `public` (mode 0644) and `private` (0600).

@@ -109,7 +109,7 @@ def _serve(descriptor: int) -> Job | None:
         job = zygote.serve()
         if job is not None:
             return job
-    except OSError:  # the trainer has exited, or else it reads the traceback
+    except OSError:  # the trainer has exited, or it will read the traceback
         with contextlib.suppress(OSError):
             traceback.print_exc()
     zygote.close()

@@ -2,7 +2,7 @@
 
 transformers reads the weights, quantized or not, as float32, and the tokenizer's vocabulary and merges. This module
 reads the special tokens (begin, end, padding, unknown) from the file, because transformers may choose others. For
-SmolLM2, it uses the token that starts a message as the end token.
+SmolLM2, this module uses the token that starts a message as the end token.
 """
 
 from __future__ import annotations

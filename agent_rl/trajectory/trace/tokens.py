@@ -85,7 +85,7 @@ def token_line(id: str, tokens: Tokens) -> bytes:
 
 
 class TokenReader:
-    """Finds tokens by the id of their trajectory, even while a run writes them.
+    """Finds a trajectory's tokens by its id, even while a run is writing the file.
 
     Args:
         trace: the trace, with or without a token file next to it.
@@ -186,7 +186,7 @@ def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
 
 
 def _text(data: bytes) -> str:
-    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the memory of the default takes as long as packing a record
+    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the default memory takes as long as packing a record
     return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 

@@ -67,7 +67,7 @@ class TraceWriter:
         return results[0] if results else trajectory
 
     def tokens(self, id: str, tokens: Tokens) -> None:
-        """Write the tokens of a trajectory without waiting; later records of this process follow these tokens."""
+        """Write the tokens of a trajectory without waiting; this process writes later records after these tokens."""
         if future := self._start(lambda: append_tokens(self.path, id, tokens, part_bytes=self._part_bytes)):
             future.add_done_callback(self._judge)
 

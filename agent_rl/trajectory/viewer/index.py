@@ -74,7 +74,7 @@ class TraceIndex:
             self._open_in(folder)
         except (OSError, sqlite3.Error) as error:  # there is no home directory, or the file system has no locks
             self._own = tempfile.TemporaryDirectory(prefix="agent_rl-viewer-")
-            logger.warning("the index cannot be kept in %s (%s): it is rebuilt at each start", folder, error)
+            logger.warning("the index cannot be kept in %s (%s), so it is rebuilt at each start", folder, error)
             self._open_in(Path(self._own.name))
 
     def close(self) -> None:
@@ -169,8 +169,7 @@ class TraceIndex:
         return [[row["correctness"] for row in group] for _, group in groups]
 
     def ends(self, file: str) -> tuple[int | None, int | None]:
-        """Return the first and last step of a file's validations, which share prompts, or of the file if it has fewer
-        than two."""
+        """Return the first and last validation step of a file, or its first and last step if it has fewer than two."""
         sql = "SELECT DISTINCT step FROM trajectories WHERE file = ? AND step IS NOT NULL {} ORDER BY step"
         held_out, all_steps = (
             [row["step"] for row in self._rows(sql.format(where), [file])] for where in ("AND split = 'test'", "")

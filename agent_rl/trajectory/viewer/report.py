@@ -151,7 +151,7 @@ def read_run(folder: str) -> Run:
 
 
 def facts(run: Run) -> dict[str, Any]:
-    """Return a run's command, versions, hashes of files, and metrics as pairs (step, value), as JSON data."""
+    """Return a run's command, versions, file hashes and metrics as JSON data; metrics are pairs (step, value)."""
     files: Mapping[str, Any] = run.about.get("files") or {}
     keys = [*COMPARED, "actor/entropy", "training/rollout_probs_diff_mean"]
     return {
