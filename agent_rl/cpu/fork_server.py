@@ -128,7 +128,7 @@ def fork_workers(module: ModuleType) -> None:
 
 def main(fd: int) -> None:
     """Serve requests until standard input is closed; in a fork, run the requested script."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # like Ray's processes, which exit with the driver
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # Ray's processes do the same; they exit with the driver
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # see `launch.process.begin_child`
     environment = dict(os.environ)
     if sys.path[0] == os.getcwd():

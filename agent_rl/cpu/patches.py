@@ -61,7 +61,7 @@ def checkpoint_engine(module: ModuleType) -> None:
 
 
 def value_head_attention(module: ModuleType) -> None:
-    """`verl.utils.model`: load a critic with the attention set in its configuration; verl requests flash-attn."""
+    """`verl.utils.model`: load a critic with the attention that its configuration sets, not with flash-attn."""
 
     def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
         from transformers import AutoModelForTokenClassification

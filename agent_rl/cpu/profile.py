@@ -21,7 +21,7 @@ from agent_rl.cpu.switch import is_users_own
 LARGE = 64 << 20
 """A model whose weights have at least this many bytes benefits from several threads."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16")
-"""CPU instructions that multiply bfloat16, named as in /proc/cpuinfo."""
+"""CPU instructions that multiply bfloat16, with the names in /proc/cpuinfo."""
 THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
 """Environment variable with the number of threads of training processes, if other processes have fewer."""
@@ -54,7 +54,7 @@ class CPUProfile:
 
     @property
     def dtype(self) -> str:
-        """The name of the dtype."""
+        """The name of the dtype for matrix products."""
         return "bfloat16" if self.bfloat16 else "float32"
 
     def overrides(self) -> dict[str, str]:
@@ -98,7 +98,7 @@ def profile_of(
         model: the model's folder, or its name on the Hub; a model from the Hub is assumed to be large.
         alone: whether engine and trainer take turns; otherwise each gets half of the cores.
         cores: the number of cores; None means those that this process may use.
-        flags: the CPU's flags; None means those of this CPU.
+        flags: the flags of the CPU; None means the flags of this machine's CPU.
         processes: the number of training processes.
     """
     cores = cores or len(os.sched_getaffinity(0))

@@ -20,7 +20,7 @@ MASKING = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.apply_vocab_m
 SAMPLER = "sglang.srt.layers.sampler.sampling_from_probs_torch"
 
 AT_A_TIME = 2**16
-"""Number of probabilities whose sums stay in a core's cache."""
+"""Number of probabilities whose cumulative sums fit into a core's cache."""
 
 
 def apply_vocab_mask(

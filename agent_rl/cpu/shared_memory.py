@@ -84,7 +84,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
             os.rename(f"{self._folder}/partial", self._file)
 
     async def receive_weights(self, global_steps: int | None = None) -> AsyncGenerator[tuple[str, torch.Tensor], None]:  # type: ignore[override]
-        """Wait for the file and yield its tensors."""
+        """Wait for the file with the weights, and yield the file's tensors."""
         while not os.path.exists(self._file):  # noqa: ASYNC110, ASYNC240 - another process writes it; no disk is involved
             await asyncio.sleep(POLL_S)
         for name, tensor in load_file(self._file).items():

@@ -22,7 +22,7 @@ def loop_construction(module: ModuleType) -> None:
     """`verl.experimental.agent_loop.agent_loop`: create an agent loop by calling its class.
 
     verl lets hydra create a loop for each trajectory. Copying and merging a configuration with a single key takes hydra
-    nine tenths of a loop's creation time. Hydra still creates a loop whose registration has keys other than its class.
+    nine tenths of a loop's creation time. Hydra still creates a loop whose registration contains more than a class.
     """
     original = module.hydra
 

@@ -60,7 +60,7 @@ class FusionServer:
     """A server that grades programs, with the keys of verl's `reward.sandbox_fusion`.
 
     Attributes:
-        url: address, with or without /run_code.
+        url: the server's address, with or without /run_code.
         memory_limit_mb: memory limit of one case, in MiB.
         timeout_s: time limit of one case, in seconds.
         max_concurrent: maximum number of concurrent cases per process.
@@ -105,7 +105,7 @@ async def grade_remotely(code: str, tests: Any, server: FusionServer, *, float_t
 
     Args:
         code: the program, in Python.
-        tests: the cases, in one of the forms of `read_cases`.
+        tests: the cases, in one of the forms that `read_cases` accepts.
         server: the server that runs the program.
         float_tolerance: see `grade`.
 

@@ -43,7 +43,7 @@ class WorkerDied(Exception):
     """A worker exited before it answered.
 
     Args:
-        status: exit status as in `subprocess`: negative for a signal.
+        status: exit status as in `subprocess`, which is negative for a signal.
     """
 
     def __init__(self, status: int) -> None:
@@ -79,7 +79,7 @@ class Workers:
 
         Args:
             request: the request.
-            timeout_s: time limit for the whole answer, in seconds.
+            timeout_s: time limit for the worker's whole answer, in seconds.
             may_be_kept: function that tells from the answer if the worker can be reused; None means always.
 
         Raises:

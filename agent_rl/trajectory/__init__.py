@@ -148,7 +148,7 @@ class Message:
 
 @dataclass(slots=True)
 class Turn:
-    """One assistant message and the environment's answer."""
+    """One assistant message and the environment's answer to it."""
 
     text: str
     """The assistant's sampled text, without special tokens unless the format reads them."""
@@ -172,7 +172,7 @@ class Score:
     """A total and the components from which it was computed."""
 
     total: float
-    """The sum of weights times values over the components."""
+    """The sum of each component's weight times its value."""
     components: dict[str, float] = field(default_factory=dict)
     """The unweighted value of each component, with the same keys for every trajectory."""
     weights: Annotated[dict[str, float], Field(exclude_if=lambda weights: not weights)] = field(
@@ -274,7 +274,7 @@ class Trajectory:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Trajectory:
-        """Make a trajectory from the data that `to_dict` returned.
+        """Create a trajectory from the data that `to_dict` returned.
 
         Raises:
             ValueError: the data has another schema version or is not a trajectory.
@@ -289,7 +289,7 @@ class Trajectory:
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Trajectory:
-        """Make a trajectory from a line that `to_json` returned.
+        """Create a trajectory from a line that `to_json` returned.
 
         Raises:
             ValueError: the JSON is broken, has another schema version, or is not a trajectory.

@@ -80,7 +80,7 @@ def run_state(folder: Path, about: Mapping[str, Any], steps: Sequence[Mapping[st
 
 
 def _status(process: Mapping[str, Any] | None) -> str:
-    """Return the status of a run that recorded no end."""
+    """Return the status of a run whose end was not recorded."""
     import psutil
 
     if process is None or process["host"] != platform.node():

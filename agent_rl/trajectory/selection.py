@@ -54,7 +54,7 @@ def selection_bias(samples: Sequence[SampleFate], limits: tuple[float, float] | 
     numbers within the limits.
 
     Args:
-        samples: the samples with all fates.
+        samples: the samples, including those that were not trained on.
         limits: the lowest and highest possible reward; None means those of the samples.
     """
     frame = _frame(samples)

@@ -40,7 +40,7 @@ class SymptomWarning(NamedTuple):
     """One warning.
 
     Attributes:
-        text: the observation, with the step.
+        text: what was observed, with the step.
         remedy: the change that removes the symptom.
         symptom: the title of the symptom's section in docs/symptoms.md.
     """

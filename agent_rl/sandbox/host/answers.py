@@ -107,5 +107,5 @@ def _is_number(value: Any) -> bool:
 def _near(got: float, expected: float, tolerance: float) -> bool:
     try:
         return tolerance > 0 and math.isclose(got, expected, rel_tol=0, abs_tol=tolerance * max(1.0, abs(expected)))
-    except OverflowError:  # a whole number beyond the range of floats
+    except OverflowError:  # a whole number is beyond the range of floats
         return False

@@ -31,7 +31,7 @@ class FunctionCase:
         function: name of a function of the program, or of a method of the program's `Solution` class.
         args: positional arguments, of types None, bool, int, float, str, bytes, list, tuple, dict and set.
         expected: expected value, as JSON data: tuples become lists, keys become strings.
-        kwargs: keyword arguments, of the same types.
+        kwargs: keyword arguments, of the same types as `args`.
         or_element: whether a one-element list in `expected` also matches the element itself, as in APPS.
     """
 

@@ -70,7 +70,7 @@ class GradeReport:
 
     @property
     def fraction(self) -> float:
-        """Share of passed cases, 0 to 1."""
+        """Share of passed cases, from 0 to 1."""
         return self.passed / self.total
 
     def score(self, *, all_or_nothing: bool = False) -> float:
@@ -98,7 +98,7 @@ async def grade(
 
     Args:
         code: the program.
-        tests: the cases, in one of the forms of `read_cases`.
+        tests: the cases, in one of the forms that `read_cases` accepts.
         sandbox: sandbox that runs the program; None starts a new sandbox, which takes about a second. Pass `await
             shared_sandbox()` to grade many programs.
         timeout_s: time limit of one case, in seconds, excluding time spent waiting for a core.

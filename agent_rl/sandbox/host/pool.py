@@ -37,7 +37,7 @@ _WORDS = {
     "numpy": ("numpy", "scipy", "pandas", "sklearn"),
     "pytest": ("pytest", "unittest", "def test", "class Test"),
 }
-_PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # between attempts to start a zygote
+_PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # pauses between attempts to start a zygote
 _BUSY = 4
 """If a zygote has at least this many children, another zygote of its kind is started."""
 
@@ -49,7 +49,7 @@ class Pool:
 
     Args:
         settings: the zygotes' settings.
-        places: places for running programs; closed with the pool.
+        places: places for running programs; the pool closes them when it stops.
         output_bytes: maximum output of a program or a cell, in bytes.
     """
 

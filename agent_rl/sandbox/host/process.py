@@ -15,7 +15,7 @@ from agent_rl.sandbox.jail.run_queue import PATIENCE
 
 _READ_BYTES = 1 << 16
 _READ_AFTER_S = 0.02  # a pipe's buffer has 64 KiB, so most programs end before reading is necessary
-_HANG_S = 30.0  # from a deadline until an unresponsive zygote is killed
+_HANG_S = 30.0  # seconds from a deadline until an unresponsive zygote is killed
 _TICK_S = 1.0  # _HANG_S is counted in ticks, so that a blocked event loop uses up little of it
 _EXCESS = {
     Reason.DISK: "it wrote more to disk than allowed",

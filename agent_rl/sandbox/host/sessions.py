@@ -150,7 +150,7 @@ class _Process(Child):
             if self._channel_ended:  # the program closed the channel, or the process ended, as its zygote will report
                 await asyncio.wait((self.ended,), timeout=_END_S)
             if not self.ended.done() and not self._is_answer:
-                self.order(Op.KILL)  # the program wrote to the channel
+                self.order(Op.KILL)  # the program itself wrote to the channel
                 await asyncio.wait((self.ended,))
         finally:
             self.stop_feeding()

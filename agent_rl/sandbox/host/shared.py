@@ -52,7 +52,7 @@ async def _keep(key: Key, ready: asyncio.Future[PythonSandbox]) -> None:
         async with await asyncio.to_thread(make) as sandbox:  # reads the installed packages
             ready.set_result(sandbox)
             await asyncio.Event().wait()
-    except Exception as error:  # raised in the callers that wait for the sandbox
+    except Exception as error:  # the callers that wait for the sandbox get the error
         if ready.done():
             logger.exception("the sandbox could not be closed")
         else:
@@ -66,7 +66,7 @@ def raise_if_not_run(execution: Execution, key: str) -> None:
 
     Args:
         execution: the outcome.
-        key: the configuration key of `unsafe`.
+        key: the configuration key that sets `unsafe`.
 
     Raises:
         ConfigError: this machine offers no isolation, and `unsafe` is not set.

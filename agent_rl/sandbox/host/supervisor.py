@@ -48,7 +48,7 @@ _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
-    "LD_BIND_NOW": "1",  # otherwise each child resolves each C function that it calls
+    "LD_BIND_NOW": "1",  # without this, each child resolves every C function that it calls
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",

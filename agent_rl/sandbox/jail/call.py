@@ -53,7 +53,7 @@ def marked_value(call: bytes, namespace: dict[str, Any], _: dict[str, Any]) -> b
         NameError: the function does not exist.
         NotComparable: the value is not plain.
     """
-    name, args, kwargs, mark = marshal.loads(call)  # written by the trusted side
+    name, args, kwargs, mark = marshal.loads(call)  # these bytes were written by the trusted side
     if hasattr(namespace.get("Solution"), name):
         function = getattr(namespace["Solution"](), name)
     elif name in namespace:

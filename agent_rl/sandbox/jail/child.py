@@ -51,7 +51,7 @@ Seeds: TypeAlias = tuple[list[random.Random], int]
 class ChildSettings(NamedTuple):
     """Settings of all children of a zygote."""
 
-    confinement: Confinement | None  # None: this zygote does not fork
+    confinement: Confinement | None  # None means that this zygote does not fork
     file_bytes: int
     seeds: Seeds
     failing: int  # descriptor for the numbers of children that could not be confined

@@ -22,7 +22,7 @@ _ALL_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 
 _READ = _READ_FILE | _READ_DIR
 _SCRATCH = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
-_NET_RIGHTS = 0b11  # bind and connect TCP; from ABI 4
+_NET_RIGHTS = 0b11  # binding and connecting TCP sockets; from ABI 4
 _SCOPES = 0b11  # abstract unix sockets and signals; from ABI 6
 _LOG_NOTHING = 0b1
 """LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, from ABI 7: a denied open is not recorded in the machine's audit log."""

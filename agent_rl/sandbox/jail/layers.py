@@ -184,7 +184,7 @@ def _empty_bounding_set() -> None:
         try:
             call("prctl", _PR_CAPBSET_DROP, capability)
         except OSError:
-            if capability > _CAP_SETPCAP:  # beyond the kernel's last capability
+            if capability > _CAP_SETPCAP:  # this is beyond the kernel's last capability
                 return
             raise
 
@@ -213,7 +213,7 @@ def _throw_away_ids(effective: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the ranges (start, size) of user and group ids.
 
     Raises:
-        PermissionError: the process may not change to these ids.
+        PermissionError: the process has no right to change to these ids.
     """
     if not all(effective >> capability & 1 for capability in (_CAP_CHOWN, _CAP_SETGID, _CAP_SETUID)):
         raise PermissionError(errno.EPERM, "no right to change the user id")

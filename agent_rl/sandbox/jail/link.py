@@ -1,8 +1,8 @@
 """Calls between a program's process and its tests' process over a socket, as JSON with tags and never as a pickle.
 
-`Link` is the base class of both ends of the connection. Plain data keeps its type. A container that a call passes or
-returns is the same object at both ends, and each message updates the container's content. `_ProgramSide` answers calls
-and sends every other object of the program as a number; `stand_ins.py` is the other end.
+`Link` is the base class of both ends of the connection. Plain data keeps its type when it is sent. A container that a
+call passes or returns is the same object at both ends, and each message updates the container's content. `_ProgramSide`
+answers calls and sends every other object of the program as a number; `stand_ins.py` is the other end.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class _ProgramSide(Link):
         return [n for n, value in items if self._before.get(n, self) is not value and not isinstance(value, ModuleType)]
 
     def global_value(self, name: str) -> Any:
-        """Return the value of one of the program's names."""
+        """Return the value that a name has in the program."""
         if name not in self._namespace:
             raise AttributeError(f"the program defines no {name!r}")
         return self._namespace[name]

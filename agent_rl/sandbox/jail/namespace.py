@@ -1,8 +1,8 @@
 """A mount namespace with only the readable paths, for machines without Landlock.
 
 A zygote enters the namespace once, before warming up, and its children inherit it. The zygote and its children get new
-user, mount, network, IPC and UTS namespaces, a read-only root, and no /proc except one file with sizes. Children share
-a user id, so each child hides the other directories with `hide_neighbours`.
+user, mount, network, IPC and UTS namespaces, a read-only root, and nothing of /proc except /proc/self/statm. Children
+share a user id, so each child hides the other directories with `hide_neighbours`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def enter_namespace(readable: Sequence[str], writable: str) -> None:
     _enter_namespaces()
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
     paths = {writable: os.open(writable, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}
-    for path in _outermost([*readable, _STATM]):  # after the writable path, which may contain readable paths
+    for path in _outermost([*readable, _STATM]):  # mounted after the writable path, which may contain readable paths
         paths[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
     stage = next(path for path in _STAGES if os.path.isdir(path))
     _mount("tmpfs", stage, "tmpfs", _NO_SUID | _NO_DEVICES)

@@ -65,7 +65,7 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
 
 
 class _Results:
-    """The outcomes of the tests.
+    """The outcomes of a row's tests.
 
     Args:
         link: the link to the program.
@@ -89,7 +89,8 @@ class _Results:
         self.link.problem = self.link.problem if isinstance(self.link.problem, Broken) else None
 
     def add(self, reason: str, *, counts: bool = True) -> None:
-        """Add a test's result; `reason` is the name of its exception, or "". Without `counts`, a pass is not added."""
+        """Add a test's result, with its exception's name or "" as `reason`; without `counts`, do not add a passed
+        test."""
         outcome = "failed" if reason else "passed"
         if (problem := self.link.problem) is not None:
             outcome, reason = "failed" if isinstance(problem, Broken) else "unknown", str(problem)

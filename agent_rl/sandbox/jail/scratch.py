@@ -91,7 +91,7 @@ def measure(path: str, max_bytes: int) -> tuple[int, int]:
 
 
 def _count(path: str, max_bytes: int) -> tuple[int, int, str | None]:
-    """Return bytes, number of files, and the kind of entry that vanished: "file", "directory" or None."""
+    """Return the bytes, the number of files, and the kind of entry that vanished: "file", "directory" or None."""
     size = count = 0
     gone = None
     folders = [(path, 0)]

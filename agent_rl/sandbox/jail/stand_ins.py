@@ -167,7 +167,7 @@ class _StandIn(metaclass=_StandInType):
         return LINK.call(_function("getattr"), self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name[:2] == "__":  # an attribute of an exception
+        if name[:2] == "__":  # this is an attribute of an exception
             object.__setattr__(self, name, value)
         else:
             LINK.call(_function("setattr"), self, name, value)
@@ -226,7 +226,7 @@ class TestSide(Link):
         return self.problem
 
     def name(self, name: str) -> Any:
-        """Return the value of one of the program's names."""
+        """Return the value that a name has in the program."""
         return self.call({"own": "global_value"}, name)
 
     def content(self, value: Any) -> Any:

@@ -61,7 +61,7 @@ def preload(modules: Sequence[str]) -> Seeds:
     atexit._clear()
     _rehearse()
     if "tempfile" in sys.modules:
-        sys.modules["tempfile"].__dict__["tempdir"] = None  # the zygote's directory must not be inherited
+        sys.modules["tempfile"].__dict__["tempdir"] = None  # programs must not inherit the zygote's directory
     sys.dont_write_bytecode = True
     for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
         del sys.modules[name]
@@ -75,7 +75,7 @@ def _set_up_main() -> None:
     sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace", line_buffering=True)  # type: ignore[misc]
     sys.modules["__main__"] = main = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
-    for name in ("exit", "quit"):  # as in the site module
+    for name in ("exit", "quit"):  # as the site module does
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     setattr(builtins, "help", _sitebuiltins._Helper())  # noqa: B010
     signal.signal(SOFT_SIGNAL, write_out_and_die)

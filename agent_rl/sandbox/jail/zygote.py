@@ -57,15 +57,15 @@ class _Forked:
     pid: int
     number: int
     started: float
-    limit_s: float  # limit of own seconds and of CPU seconds
-    began: float  # start of the limit
+    limit_s: float  # limit of the child's own seconds and of its CPU seconds
+    began: float  # when the time limit started
     deadline: float
     scratch: str
     due: float  # time of the next check of the child's times
     look: float  # time of the next check of the child's disk use and threads
-    cpu_before: float = 0.0  # the child's CPU seconds at the start of the limit
+    cpu_before: float = 0.0  # the child's CPU seconds when its time limit started
     waited_before: float = 0.0
-    waited_s: float = 0.0  # time spent waiting for a core since the start of the limit
+    waited_s: float = 0.0  # time spent waiting for a core since the time limit started
     reason: Reason = Reason.EXITED
     announced: bool = False
 
@@ -74,7 +74,7 @@ class _Forked:
         self.due = self.look = math.inf
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds of all threads of the program since the start of the limit."""
+        """Return the CPU seconds of all threads of the program since the time limit started."""
         try:
             return time.clock_gettime(~self.pid << 3 | 2) - self.cpu_before  # as in clock_getcpuclockid
         except OSError:  # the child has ended
@@ -161,11 +161,11 @@ class _Zygote:
         self._by_pid: dict[int, _Forked] = {}
         self._by_number: dict[int, _Forked] = {}
         self._waiting: dict[int, tuple[bytes, list[int], float]] = {}
-        """Arguments of failed calls of `_fork` that will be retried."""
+        """Arguments of the failed calls of `_fork` that will be retried."""
         self._cleaner = 0
         self._outbox = b""
         self._parent = os.getppid()
-        signal.signal(signal.SIGCHLD, self._on_child)  # no wakeup descriptor, which each child would have to reset
+        signal.signal(signal.SIGCHLD, self._on_child)  # each child would have to reset a wakeup descriptor
         call("prctl", PR_SET_DUMPABLE, 0)
         # Wakes `serve` even if a fork of the trainer keeps the socket open.
         call("prctl", PR_SET_PDEATHSIG, signal.SIGCHLD)
@@ -283,7 +283,7 @@ class _Zygote:
                 break
             pid = ended.si_pid
             if pid != self._cleaner and time.monotonic() - self._by_pid[pid].began > _WATCH_S:
-                self._note_wait(self._by_pid[pid])  # before the kernel forgets the wait with the process
+                self._note_wait(self._by_pid[pid])  # before the kernel discards the waiting time
             _, status, usage = os.wait4(pid, 0)
             if pid == self._cleaner:
                 self._cleaner = 0
@@ -301,7 +301,7 @@ class _Zygote:
             records += RECORD.pack(child.number, child.reason, status, now - child.started, own_s)
         if records:
             self._send(records)
-        for scratch in scratches:  # after sending, so that the trainer does not wait
+        for scratch in scratches:  # done after sending, so that the trainer does not wait
             self._root.give_back(scratch)
         if self._root.used and not self._cleaner:
             self._clean()

@@ -60,7 +60,7 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
     for name, number in ids.items():
         setattr(model.config, name, number)
         setattr(model.generation_config, name, number)
-    tokenizer.clean_up_tokenization_spaces = False  # the value True would remove spaces before punctuation
+    tokenizer.clean_up_tokenization_spaces = False  # otherwise decoding removes spaces before punctuation
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)

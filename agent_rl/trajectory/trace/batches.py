@@ -47,7 +47,7 @@ class TrainedRow:
     step: int
     update: int
     row: int
-    """Position in the batch."""
+    """Position of the row in the batch."""
     sequence: int
     """Number of the training sequence within the trajectory."""
     advantage: Advantage

@@ -50,7 +50,7 @@ class TraceWriter:
     @classmethod
     @cache
     def shared(cls, path: str, part_bytes: int, image_bytes: int) -> TraceWriter:
-        """Return the writer that this process shares for a trace."""
+        """Return the writer of a trace that is shared within this process."""
         return cls(path, part_bytes, image_bytes)
 
     async def trajectory(self, trajectory: Trajectory) -> None:

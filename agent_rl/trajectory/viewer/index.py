@@ -42,14 +42,14 @@ MEASURES = {
     "turns": "turns",
     "tokens": "tokens",
 }
-"""Measures of a comparison, with their columns."""
+"""The measures that a comparison shows, with their columns."""
 _BATCH = 2_000
 
 logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """Return the folder for indexes."""
+    """Return the cache folder for the viewer's indexes."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent_rl" / "viewer"
 
 
@@ -276,7 +276,7 @@ class TraceIndex:
         number = first = highest[0] if highest else 0
         batch, stored = RowBatch(file, offset), Future[None]()
         stored.set_result(None)
-        with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, without Python's lock
+        with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, without the GIL
             for line in lines(source, offset):
                 progress(len(line))
                 number += batch.read(number + 1, source.name, line)

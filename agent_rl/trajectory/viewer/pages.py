@@ -29,7 +29,7 @@ _OWN = ("full", "with")
 
 
 class Pages:
-    """The handlers of the pages; each handler runs in a thread."""
+    """The request handlers of the viewer's pages, each of which runs in a thread."""
 
     def __init__(self, index: TraceIndex) -> None:
         self.index = index

@@ -74,7 +74,7 @@ FACTS = {
     "algorithm": "algorithm.adv_estimator",
     "seed": "data.seed",
 }
-"""Configuration keys that a run's heading shows, by their label."""
+"""Configuration keys whose values a run's heading shows, by label."""
 ENDS = 3
 """Number of steps at the start and at the end that the tables average; for a short run, half of its steps."""
 MOST_SHOWN = 3
