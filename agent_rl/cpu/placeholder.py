@@ -1,4 +1,4 @@
-"""Placeholders for names of GPU-only packages: importable, usable as decorators, and failing when called.
+"""Placeholders for names of GPU-only packages, which can be imported and used as decorators, but not called.
 
 The stand-ins for GPU-only packages consist of placeholders. Importing SGLang on a CPU touches many names of `triton`,
 `sgl_kernel` and `torchvision` without ever calling them; a call means that a GPU code path was taken by mistake.

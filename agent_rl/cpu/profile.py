@@ -42,8 +42,7 @@ class CPUProfile:
     Attributes:
         threads: torch's threads in each process.
         training_threads: torch's threads in a training process.
-        bfloat16: whether matrix products are computed in bfloat16; the engine then also stores weights and KV cache in
-            it.
+        bfloat16: whether matrix products are computed, and the engine's weights and KV cache are stored, in bfloat16.
         reason: the reason for the choice, in words.
     """
 

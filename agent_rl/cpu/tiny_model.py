@@ -210,7 +210,7 @@ def _make(kind: Any, config: Any, seed: int) -> Any:
 def main(argv: list[str] | None = None) -> None:
     """Command line: create an untrained model and a tokenizer in one folder."""
     make: dict[str, Any] = {"policy": make_model, "classifier": make_classifier}
-    parser = argparse.ArgumentParser(description="Make an untrained tiny Qwen2 and its tokenizer.")
+    parser = argparse.ArgumentParser(description="Create an untrained tiny Qwen2 model and its tokenizer.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kind", choices=tuple(make), default="policy", help="default: %(default)s")
     options = parser.parse_args(argv)

@@ -264,12 +264,12 @@ class Trajectory:
         return sum(turn.tool_seconds for turn in self.turns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert to JSON data (only str, int, float, bool, None, list, dict)."""
+        """Convert the trajectory to JSON data (only str, int, float, bool, None, list, dict)."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json", fallback=_from_array)
         return data
 
     def to_json(self) -> str:
-        """Convert to one line of JSON."""
+        """Convert the trajectory to one line of JSON."""
         return _adapter().dump_json(self, fallback=_from_array).decode()
 
     @classmethod

@@ -170,8 +170,8 @@ def _constant(steps: Sequence[Metrics], configuration: Run) -> Found:
         all_wrong = name == "correctness" and values[0][1] == 0  # another warning reports this component
         if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1 and not all_wrong:
             yield (
-                f"The {name} component is {values[0][1]:g} in all {len(values)} steps: it changes no advantage.",
-                "Look at its values in agent-rl view; a scorer or judge with a constant result does not help training",
+                f"The {name} component is {values[0][1]:g} in all {len(values)} steps, so it changes no advantage.",
+                "Look at the component's values in agent-rl view; a constant scorer or judge does not help training",
             )
 
 

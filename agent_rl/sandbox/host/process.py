@@ -32,7 +32,7 @@ class Child:
     Args:
         pool: the open sandbox.
         zygote: the zygote that forks the child.
-        order: flags, size of the code in bytes, time limit in seconds, memory limit in bytes.
+        order: the flags, the size of the code in bytes, the time limit in seconds, and the memory limit in bytes.
         channel: function that returns the descriptors of the two ends of the child's input, the child's end first.
         link: the child's end of a socket to another child, if any; this process closes it after sending it.
 

@@ -36,7 +36,7 @@ class NotComparable(ValueError):
 
 def begin(namespace: dict[str, Any], modules: dict[str, Any]) -> None:
     """Add the usual names to the program's namespace, and give the program the name of an imported module."""
-    exec(_PRELUDE, namespace)  # noqa: S102 - our own constant
+    exec(_PRELUDE, namespace)  # noqa: S102 - the code is a constant of this module
     modules[_NAME] = modules["__main__"]
     namespace["__name__"] = _NAME
 

@@ -157,12 +157,12 @@ def execute(
             begin(namespace, sys.modules)
         before = dict(namespace)
         for code in _compile(text, name, show_last):
-            exec(code, namespace)  # noqa: S102 - the purpose of the sandbox
+            exec(code, namespace)  # noqa: S102 - running code is the purpose of the sandbox
         if then is not None:
             value = then(namespace, before)
     except SystemExit as error:
         return _exit_code(error.code), False, b""
-    except BaseException as error:  # noqa: BLE001 - shown to the author of the program
+    except BaseException as error:  # noqa: BLE001 - the error is shown to the program's author
         _show(error)
         return 1, isinstance(error, MemoryError), b""
     return 0, False, value
@@ -214,7 +214,7 @@ def _finish(exit_code: int) -> int:
             atexit._run_exitfuncs()
     except SystemExit as error:
         exit_code = _exit_code(error.code)
-    except BaseException as error:  # noqa: BLE001 - shown to the author of the program
+    except BaseException as error:  # noqa: BLE001 - the error is shown to the program's author
         _show(error)
     flush()
     return exit_code
@@ -225,7 +225,7 @@ def flush() -> None:
     for stream in (sys.stdout, sys.stderr, sys.__stdout__):
         try:  # noqa: SIM105 - runs for every program and takes a tenth of the time of `suppress`
             stream.flush()  # type: ignore[union-attr]
-        except Exception:  # noqa: BLE001 - closed or replaced by the program
+        except Exception:  # noqa: BLE001 - the program may have closed or replaced it
             pass
 
 

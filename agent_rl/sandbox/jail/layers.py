@@ -132,7 +132,7 @@ class Confinement:
             call("prctl", PR_SET_DUMPABLE, ids is None)
             call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
-                raise ProcessLookupError(errno.ESRCH, "the parent is gone")
+                raise ProcessLookupError(errno.ESRCH, "the parent has exited")
             if enforce is not None:
                 layer = "landlock"
                 enforce(scratch)
@@ -216,9 +216,9 @@ def _throw_away_ids(effective: int) -> tuple[tuple[int, int], tuple[int, int]]:
         PermissionError: the process has no right to change to these ids.
     """
     if not all(effective >> capability & 1 for capability in (_CAP_CHOWN, _CAP_SETGID, _CAP_SETUID)):
-        raise PermissionError(errno.EPERM, "no right to change the user id")
+        raise PermissionError(errno.EPERM, "the process has no right to change its user id")
     if not _may_set_groups():
-        raise PermissionError(errno.EPERM, "no right to drop groups")
+        raise PermissionError(errno.EPERM, "the process has no right to drop its groups")
     return _id_range("uid"), _id_range("gid")
 
 
@@ -230,5 +230,5 @@ def _id_range(kind: str) -> tuple[int, int]:
             return _PREFERRED_UID, _PID_RANGE
     start, size = max(extents, key=lambda extent: extent[1])
     if size < _SMALLEST_RANGE:
-        raise PermissionError(errno.EPERM, f"this user namespace maps {size} {kind}s only")
+        raise PermissionError(errno.EPERM, f"this user namespace maps only {size} {kind}s")
     return start + size // 2, size // 2

@@ -196,7 +196,7 @@ class Link(ABC):
             target, args = self.decode(message["call"]), self.decode(message["args"])
             value = target(*args, **{name: self.decode(value) for name, value in message["kwargs"].items()})
             reply = {"value": self.encode(value, share=True)}
-        except BaseException as error:  # noqa: BLE001 - sent to the caller at the other end
+        except BaseException as error:  # noqa: BLE001 - the error is sent to the caller at the other end
             reply = {"error": self.encode(error)}
         self.send({**reply, "set": self.changes(), "out": self.printed()})
 

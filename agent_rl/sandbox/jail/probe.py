@@ -33,7 +33,7 @@ _REMEDIES = {
     "uid": "start as root (CAP_SETUID, CAP_SETGID, CAP_CHOWN) with an interpreter and packages that everybody can read",
     "namespace": "permit user namespaces (sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1, "
     "kernel.apparmor_restrict_unprivileged_userns=0); a container must permit them",
-    "landlock": "use Linux 5.13 or later with landlock among its `lsm=`; a container must permit it",
+    "landlock": "use Linux 5.13 or later with landlock in its `lsm=` list; a container must permit it",
     "seccomp": "use 64-bit Linux on x86-64 or aarch64 with seccomp filters",
 }
 """Layer -> the remedy if the layer is missing. A problem without a layer's name is assigned to the first layer of a

@@ -59,7 +59,7 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
             _run_pytest(names, results)
         if entry and inspect.isfunction(check := names.get("check")):
             least = len(results.rows) + asserts
-            results.attempt(lambda: check(eval(entry, names)), counts=not asserts)  # noqa: S307 - the row's code
+            results.attempt(lambda: check(eval(entry, names)), counts=not asserts)  # noqa: S307 - this is the row's code
             results.rows += [("failed", "not reached")] * (least - len(results.rows))
     return json.dumps(results.rows)
 
@@ -89,8 +89,7 @@ class _Results:
         self.link.problem = self.link.problem if isinstance(self.link.problem, Broken) else None
 
     def add(self, reason: str, *, counts: bool = True) -> None:
-        """Add a test's result, with its exception's name or "" as `reason`; without `counts`, do not add a passed
-        test."""
+        """Add a test's result, with its exception's name or "" as `reason`; without `counts`, add no passed test."""
         outcome = "failed" if reason else "passed"
         if (problem := self.link.problem) is not None:
             outcome, reason = "failed" if isinstance(problem, Broken) else "unknown", str(problem)
@@ -104,7 +103,7 @@ class _Results:
         self.begin()
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 - including SystemExit of the program
+        except BaseException as error:  # noqa: BLE001 - the program may also raise SystemExit
             if not _is_skip(error):
                 self.add(type(error).__name__)
         else:
@@ -243,7 +242,7 @@ def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Map
     names["__name__"] = _NAME
     before = dict(names)
     with suppress(Exception):  # if the prefix does not run on its own, the program defines its names
-        exec(order["prefix"], names)  # noqa: S102 - the row's code, in a jail
+        exec(order["prefix"], names)  # noqa: S102 - the row's code runs in a jail
     names.pop(order["entry_point"].partition("(")[0], None)
     link.local = {value for value in names.values() if inspect.isclass(value) and value.__module__ == _NAME}
     link.find_process()
@@ -262,7 +261,7 @@ def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Map
                     raise link.refuse(f"the tests import {name}")
                 if root == "asyncio":
                     _run_in_program(link)
-    exec(compile(tree, _NAME, "exec"), names)  # noqa: S102 - the row's code, in a jail
+    exec(compile(tree, _NAME, "exec"), names)  # noqa: S102 - the row's code runs in a jail
 
 
 def _is_test(tree: ast.Module) -> bool:

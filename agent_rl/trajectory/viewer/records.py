@@ -41,7 +41,7 @@ def find_sources(places: Sequence[str]) -> list[Source]:
     """Return the record files at the given paths; a folder stands for all record files in it.
 
     Raises:
-        ConfigError: a path does not exist, or a folder contains no such file; the error names the path.
+        ConfigError: a path does not exist, or a folder contains no record file; the error names the path.
     """
     files: dict[Path, None] = {}
     for text in places:

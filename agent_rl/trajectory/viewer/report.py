@@ -39,7 +39,7 @@ CHARTS: dict[str, dict[str, str]] = {
     "Tokens per second": {"perf/throughput": "tokens per second and GPU"},
     "Unscored": {"agent/unscored": "trajectories"},
     "Not trained, by reason": {f"agent/{fate}_share": text for fate, text in FATES.items() if fate != "kept"},
-    "Reward of the trained minus that of all": {
+    "Reward of trained minus all trajectories": {
         "agent/bias_reward": "estimate", "agent/bias_reward_bound": "largest possible size",
     },
     "KL and entropy": {"actor/kl_loss": "KL", "actor/ppo_kl": "KL to the old policy", "actor/entropy": "entropy"},

@@ -51,7 +51,7 @@ def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) 
     """Return one training sequence for a page: its tokens, counts, mean log-prob, and the number of omitted tokens.
 
     Args:
-        sequence: a sequence of the trace.
+        sequence: a training sequence from the trace.
         tokenizer: the model's `tokenizer.json`; if None, ids are shown.
         full: whether to show all tokens instead of `MOST_TOKENS`.
     """
