@@ -139,7 +139,7 @@ class Workers:
 
 
 def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -> bytes:
-    """Write `data` and read one line, in any order."""
+    """Write `data` and read one line of the answer, in whichever order the worker needs."""
     assert process.stdin is not None
     assert process.stdout is not None
     began, (ran_before, waited_before, _) = time.monotonic(), run_queue(process.pid)

@@ -1,4 +1,4 @@
-r"""`grade`: finds out which of a problem's tests an untrusted program passes.
+r"""`grade` finds out which of a problem's tests an untrusted program passes.
 
     report = await grade(code, {"inputs": ["1 2\n"], "outputs": ["3\n"]})
     report.fraction  # 1.0

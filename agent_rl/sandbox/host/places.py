@@ -1,4 +1,4 @@
-"""`Places`: limits how many programs, queries and comparisons all processes of a user run concurrently on this node.
+"""`Places` limits how many programs, queries and comparisons all processes of a user run concurrently on this node.
 
 A place is a lock on one byte of a file in the temporary folder; the kernel frees the place when its process exits.
 Tasks in one process get places in the order of their requests. Between processes the order is random, and no process

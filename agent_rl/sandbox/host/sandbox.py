@@ -1,4 +1,4 @@
-"""`PythonSandbox`: runs untrusted Python programs, each in a separate confined process, from one event loop.
+"""`PythonSandbox` runs untrusted Python programs, each in a separate confined process, from one event loop.
 
 A program runs as `__main__` in a fresh process that may read the standard library and the declared packages, write to
 one directory that is removed afterwards, and use neither the network nor other programs. The program's time, memory,

@@ -1,4 +1,4 @@
-"""`SandboxSession`: runs programs one after another in one process, so that variables survive.
+"""`SandboxSession` runs programs one after another in one process, so that variables survive.
 
 Between two runs the process is paused, so that leftover threads use no CPU time. If the sandbox kills a run, the
 process dies too; the next run starts without variables and reports the loss in its `stderr`.
@@ -134,7 +134,7 @@ class _Process(Child):
         self._loop.add_reader(self.channel, self._read_channel)
 
     async def run(self, nonce: bytes, cell: bytes, limit_s: float) -> Execution:
-        """Run one cell; afterwards the process is paused, or `ended` is done.
+        """Run one cell; when this method returns, the process is paused or has ended.
 
         Raises:
             Lost: the zygote died.

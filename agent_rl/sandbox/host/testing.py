@@ -1,4 +1,4 @@
-"""`grade_by_tests`: grades an untrusted program with tests written in Python.
+"""`grade_by_tests` grades an untrusted program with tests written in Python.
 
 Two jailed processes are connected by a socket: one runs the program, and the other runs the tests, which call the
 program's names through stand-ins. Expected values never enter the program's process, and test results count only if the

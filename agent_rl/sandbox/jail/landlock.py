@@ -1,4 +1,4 @@
-"""Landlock: limits the files that a process can open, and blocks access to sockets and processes outside its domain.
+"""Uses Landlock to limit the files that a process can open, and to block sockets and processes outside its domain.
 
 Landlock does not cover chmod, utime, extended attributes, UDP and pathname unix sockets, so the seccomp filter covers
 them. Neither filter covers stat, so the existence, size and times of inaccessible files stay visible.

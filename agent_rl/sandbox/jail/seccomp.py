@@ -1,9 +1,9 @@
-"""Seccomp: the system calls that a confined Python program may use, as a classic BPF filter.
+"""A classic BPF filter for seccomp that allows the system calls that a confined Python program may use.
 
 Unlisted calls fail with EPERM, so that a program sees a PermissionError. Calls that are newer than this table, and
 calls that C libraries probe, fail with ENOSYS. A call of another architecture or of the x32 ABI kills the process. Only
 numbers and scalar arguments can be checked, so Landlock or the mount namespace checks the *paths* of a call. Memory may
-be mapped executable, because a program could load native code anyway, and the filter works for any instructions.
+be mapped executable, because a program could load native code anyway, and the filter applies to native code too.
 """
 
 from __future__ import annotations

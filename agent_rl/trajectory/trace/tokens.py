@@ -2,10 +2,10 @@
 
 A line is `{"id": ..., "size": ..., "data": ...}`. `id` is the trajectory's id. `size` is the number of bytes after the
 comma that follows it, which a reader uses to recognize an incomplete line. `data` is a line of JSON followed by binary
-numbers, all compressed by zlib, in base64. The JSON contains the messages, the tools, and for each sequence the numbers
-of prompt and response tokens, whether it has log-probs, and the number of images. The numbers are the ids of all
-sequences (prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as 32-bit
-floats. 32-bit numbers are little-endian and stored by byte: all first bytes, then all second bytes, and so on.
+numbers, compressed by zlib and encoded as base64. The JSON contains the messages, the tools, and for each sequence the
+numbers of prompt and response tokens, whether it has log-probs, and the number of images. The numbers are the ids of
+all sequences (prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as
+32-bit floats. 32-bit numbers are little-endian and stored by byte: all first bytes, then all second bytes, and so on.
 """
 
 from __future__ import annotations
