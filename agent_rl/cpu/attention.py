@@ -1,9 +1,9 @@
-"""SGLang's attention on a CPU for all requests of a batch at once, as an SGLang plugin (group `sglang.srt.plugins`).
+"""SGLang plugin (group `sglang.srt.plugins`) that computes attention on a CPU for all requests of a batch together.
 
 During decoding, SGLang's `torch_native` backend handles one request after another, with a dozen small operations for
 each request and layer: at 128 concurrent conversations with a tiny model, this takes a tenth of a training step. This
-module gathers keys and values for the whole batch, padded to its longest context. SGLang's loop handles a batch whose
-padding would exceed `MAX_PADDED`.
+module gathers keys and values for the whole batch, padded to its longest context. SGLang's own loop still handles
+batches whose padding would exceed `MAX_PADDED`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ MAX_PADDED = 2**24
 class Slots(NamedTuple):
     """Positions of a batch's contexts in the caches, the same for all layers.
 
-    Shapes: B requests, S tokens of the longest context.
+    Shapes: B is the number of requests, and S the number of tokens in the longest context.
     """
 
     flat: torch.Tensor
-    """(B * S,); slots after the end of a context may belong to other requests."""
+    """Shape (B * S,); slots past the end of a context may belong to other requests."""
     mask_BS: torch.Tensor
 
 
 def install() -> None:
-    """Install the hooks of this module and `sampling` on a CPU; SGLang calls this in its processes."""
+    """Install the hooks of this module and `sampling` on a CPU; SGLang calls this function in its processes."""
     if os.environ.get("SGLANG_USE_CPU_ENGINE") != "1":
         return
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
@@ -50,7 +50,7 @@ def install() -> None:
 
 
 def prepare(original: Callable[..., None], backend: Any, forward_batch: Any) -> None:
-    """Find the slots of a decoding batch, before the layers of a step; the arguments are in SGLang's form."""
+    """Find a decoding batch's slots before the layers of a step run; the arguments have SGLang's format."""
     original(backend, forward_batch)
     backend.forward_metadata = None
     if not forward_batch.forward_mode.is_decode():
@@ -72,7 +72,7 @@ def decode(
     *rest: torch.Tensor,
     **options: Any,
 ) -> torch.Tensor:
-    """Attend from one new token of each request to its context; the arguments and the result are in SGLang's form.
+    """Attend from each request's new token to the request's context; arguments and result have SGLang's format.
 
     Shapes: query and output (requests, heads, head size), caches (slots, key heads, head size).
     """
@@ -86,7 +86,7 @@ def decode(
         for cache in (k_cache, v_cache)
     )
     attended = torch.nn.functional.scaled_dot_product_attention(
-        query.unflatten(1, (keys.shape[1], -1)),  # query heads that share a key head are like queries of one head
+        query.unflatten(1, (keys.shape[1], -1)),  # query heads that share a key head act like queries of a single head
         keys,
         values,
         attn_mask=slots.mask_BS[:, None, None],

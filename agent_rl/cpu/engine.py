@@ -25,7 +25,7 @@ class _OnCPU:
     engine_config: Any
 
     def initialize(self) -> None:
-        """Run verl's method with the number of threads for training processes."""
+        """Set the number of threads for training processes, then run verl's method."""
         if threads := os.environ.get(TRAINING_THREADS):
             torch.set_num_threads(int(threads))
         super().initialize()  # type: ignore[misc]
@@ -33,12 +33,13 @@ class _OnCPU:
     def forward_backward_batch(
         self, data: TensorDict, loss_function: Callable[..., Any], forward_only: bool = False
     ) -> dict[str, Any]:
-        """Run verl's method with sequences of similar length in the same micro-batch, which pads to the longest.
+        """Run verl's method on micro-batches of similarly long sequences, because each is padded to its longest one.
 
-        In a batch without images, the empty image fields are removed, because verl would copy them per micro-batch.
+        In a batch without images, the empty image fields are removed, because verl would copy them for each
+        micro-batch.
 
-        Losses are normalised over the whole mini-batch, so its order does not matter. The model's output has the
-        original order.
+        Losses are normalized over the whole mini-batch, so the order of its sequences does not matter. The model's
+        output keeps the original order.
         """
         if isinstance(images := data.get(IMAGES), NonTensorStack) and not any(images.tolist()):
             data = data.exclude(IMAGES)

@@ -1,12 +1,12 @@
 """Starts SGLang's processes as forks.
 
 SGLang starts its scheduler and its detokenizer as new interpreters, each of which imports torch, transformers and
-SGLang. SGLang's server process, a fork of `fork_server`, has already imported these packages, but it then also contains
+SGLang. SGLang's server process, a fork of `fork_server`, has already imported these packages, but by then it also runs
 Ray's threads, and a process with threads cannot be forked safely. The server process is therefore forked once more
-before Ray starts in it. The copy waits, and then serves as the fork server of `multiprocessing`.
+before Ray starts in it. The copy waits, and later serves as `multiprocessing`'s fork server.
 
-The copy is a child of the server's process and ends with it; SGLang's processes end with the copy, which forwards
-their SIGQUIT to the parent.
+The copy is a child of the server process and is killed with it. SGLang's processes exit with the copy, which forwards
+their SIGQUIT to the server process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _copy: socket.socket | None = None
 
 
 def prepare() -> None:
-    """Fork the copy. This process must not have threads yet, and must have been forked by `fork_server`."""
+    """Fork the copy. This process must be a fork made by `fork_server` and must not have threads yet."""
     global _copy
     path = f"{os.environ[SERVER]}_{os.getpid()}"  # in the launcher's folder
     _copy, other = socket.socketpair()
@@ -46,12 +46,12 @@ def prepare() -> None:
             os.close(alive_w)
             _become_fork_server(other, listener.detach(), alive_r)
     os.close(alive_r)
-    server: Any = forkserver._forkserver  # as its `ensure_running` would leave it
+    server: Any = forkserver._forkserver  # the values that `ensure_running` would set
     server._forkserver_address, server._forkserver_alive_fd, server._forkserver_pid = path, alive_w, pid
 
 
 def use() -> None:
-    """Make `multiprocessing` start processes through the copy; without a copy, it starts interpreters as before."""
+    """Make `multiprocessing` start processes through the copy; without a copy, do nothing."""
     global _copy
     if _copy is None:
         return
@@ -62,10 +62,10 @@ def use() -> None:
 
 
 def receive(sender: socket.socket) -> dict[str, Any]:
-    """Receive a request, with the streams as `streams`.
+    """Receive a request, with the sender's standard streams under the key `streams`.
 
     Raises:
-        ValueError: the sender has ended without a request.
+        ValueError: the sender exited without sending a request.
     """
     _, streams, _, _ = socket.recv_fds(sender, 1, 3)
     parts = []
@@ -75,14 +75,14 @@ def receive(sender: socket.socket) -> dict[str, Any]:
 
 
 def take_streams(request: dict[str, Any]) -> None:
-    """Make the streams of a request the standard streams of this process."""
+    """Replace this process's standard streams with those of a request."""
     for number, stream in enumerate(request["streams"]):
         os.dup2(stream, number)
         os.close(stream)
 
 
 def _become_fork_server(process: socket.socket, listener: int, alive: int) -> NoReturn:
-    """In the copy, wait for the environment and streams, which Ray and SGLang have changed by then, and serve."""
+    """In the copy, wait for the environment and streams that Ray and SGLang have prepared, and serve requests."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         with process:
@@ -95,7 +95,7 @@ def _become_fork_server(process: socket.socket, listener: int, alive: int) -> No
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         signal.signal(signal.SIGQUIT, lambda *_: os.kill(os.getppid(), signal.SIGQUIT))
         forkserver.main(listener, alive, [])
-    except Exception:  # noqa: BLE001 - logged by the server; there is no caller
+    except Exception:  # noqa: BLE001 - logged, because no caller could handle the error
         traceback.print_exc()
     finally:
         os._exit(0)

@@ -5,9 +5,9 @@ short run's time. The launcher starts `python -m agent_rl.cpu.fork_server` toget
 workers with `forked_python` instead of Python. verl, agent_rl and the user's modules are not imported here, because the
 effects of importing them depend on each worker's environment.
 
-A worker gets what a new interpreter gets: arguments, environment, folder, standard streams and process group. A library
-that starts threads when it is imported must not be in `LIBRARIES`. pyarrow's allocator also starts threads, but it
-works after a fork.
+A worker starts with everything a new interpreter would get: arguments, environment, working directory, standard streams
+and process group. A library that starts threads when it is imported must not be in `LIBRARIES`. pyarrow's allocator
+also starts threads, but it works after a fork.
 """
 
 from __future__ import annotations
@@ -53,37 +53,37 @@ LIBRARIES = (
 """Third-party modules that verl's processes import, in this order."""
 RAYS = ("ray.util.state",)
 """Modules imported in the first worker's environment, because Ray reads its settings when it is imported. A module that
-defines actors, such as transfer_queue, must not be here: it starts Ray's random numbers, and all forks would give their
-tasks the same ids, which crashes actors that several of them call."""
+defines actors, such as transfer_queue, must not be listed: importing it seeds Ray's random numbers, so all forks would
+give their tasks the same ids, which crashes actors that several forks call."""
 
 
 PYTHON = "AGENT_RL_WORKER_PYTHON"
-"""Environment variable with the node's command that replaces Python; the launcher sets it."""
+"""Environment variable with the command that replaces Python on this node; the launcher sets the variable."""
 
 
 @contextmanager
 def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, str]]:
-    """Run a server during this block; yield the variables that Ray's processes and their driver need.
+    """Run a fork server during this block and yield the variables that Ray's processes and their driver need.
 
-    The block yields no variables if the CPU is not chosen, or if the trainer joins a running Ray.
+    If the CPU is not chosen or the trainer joins a running Ray cluster, no server starts and no variables are yielded.
 
     Args:
         environ: the trainer's environment.
-        output: file for the libraries' output.
+        output: file that receives the libraries' output.
     """
     if not switch.is_selected() or environ.get("RAY_ADDRESS", "local") not in ("", "local"):
         yield {}
         return
     short = environ.get("RAY_TMPDIR")  # a socket's path must be short
     if short:
-        os.makedirs(short, exist_ok=True)  # otherwise Ray creates it
+        os.makedirs(short, exist_ok=True)  # Ray would create this folder later
     prefix = f"agent_rl_{environ.get(RUN, '')}"
-    if RUN in environ:  # a start of this run that was killed has left its folder
+    if RUN in environ:  # an earlier start of this run was killed and left its folder
         for left in Path(short or tempfile.gettempdir()).glob(f"{prefix}_*"):
             shutil.rmtree(left, ignore_errors=True)
     folder = tempfile.mkdtemp(prefix=f"{prefix}_", dir=short or None)
     path = f"{folder}/forks"
-    environ = {**environ, **switch.child_environment(), "OMP_NUM_THREADS": "1"}  # a fork has no OpenMP threads
+    environ = {**environ, **switch.child_environment(), "OMP_NUM_THREADS": "1"}  # a fork loses OpenMP's threads
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(path)
@@ -109,10 +109,10 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
 
 
 def fork_workers(module: ModuleType) -> None:
-    """`verl.utils.device`: make Ray start its workers through their node's server, if the launcher has started one.
+    """`verl.utils.device`: make Ray start workers through their node's fork server, if the launcher has started one.
 
     verl's `main` first calls `auto_set_device` with its configuration. The shell in which Ray starts a worker expands
-    the variable.
+    the variable in `py_executable`.
     """
     original = module.auto_set_device
 
@@ -127,12 +127,12 @@ def fork_workers(module: ModuleType) -> None:
 
 
 def main(fd: int) -> None:
-    """Serve until standard input ends; in a fork, run the script."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # as Ray does for its processes: they end with the driver
+    """Serve requests until standard input is closed; in a fork, run the requested script."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # Ray's processes do the same; they exit with the driver
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # see `launch.process.begin_child`
     environment = dict(os.environ)
     if sys.path[0] == os.getcwd():
-        sys.path[0] = ""  # the same folder; a fork replaces it by its script's
+        sys.path[0] = ""  # the same folder; a fork replaces "" with its script's folder
     with socket.socket(fileno=fd) as listener:
         _import(LIBRARIES)
         added = {name: value for name, value in os.environ.items() if environment.get(name) != value}
@@ -145,11 +145,11 @@ def _import(names: Sequence[str]) -> None:
     for name in names:
         with contextlib.suppress(ImportError):  # SGLang is not installed everywhere
             importlib.import_module(name)
-    gc.freeze()  # otherwise the collector writes to every page, and each fork needs a copy of it
+    gc.freeze()  # otherwise garbage collection writes to every page, and each fork must copy the pages
 
 
 def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] | None:
-    """Serve requests; return a request in the fork that must run it, and None when the trainer has ended.
+    """Serve requests; return the request in the fork that must run it, or None when the trainer has exited.
 
     Args:
         listener: the socket to which clients connect.
@@ -178,7 +178,7 @@ def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] 
 
 
 def _reap(signum: int, frame: Any) -> None:
-    """Reap ended workers, because Ray checks whether a worker's process exists."""
+    """Reap workers that have exited, because Ray checks if a worker's process still exists."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,8 +1,8 @@
 """Run a Python script as a fork of the server in `fork_server`: `python -I -S forked_python.py script arguments`.
 
-The script replaces the Python executable in Ray's runtime environment, and imports almost nothing: it sends its
-arguments, environment and standard streams to the server, which replies when the fork runs. If there is no server, this
-process runs Python itself.
+The script replaces the Python executable in Ray's runtime environment, and imports almost nothing. The script sends its
+arguments, environment and standard streams to the server, which replies once the fork is running. If there is no
+server, this process runs Python itself.
 """
 
 import json
@@ -15,8 +15,8 @@ SERVER = "AGENT_RL_FORK_SERVER"
 
 
 def main() -> None:
-    """Request the fork, and exit; Ray identifies its workers by an id among the arguments."""
-    with open("/proc/self/oom_score_adj") as file:  # makes the kernel kill Ray's workers before Ray itself
+    """Request the fork and exit, which is safe because Ray identifies a worker by an id among its arguments."""
+    with open("/proc/self/oom_score_adj") as file:  # this score makes the kernel kill Ray's workers before Ray itself
         oom_score = file.read()
     request = {
         "arguments": sys.argv[1:],

@@ -17,7 +17,7 @@ from agent_rl.cpu import engine_forks, fork_server, speed
 def gloo_process_group(module: ModuleType) -> None:
     """`verl.utils.distributed`: use the backend "gloo" on a CPU.
 
-    verl builds "cpu:gloo,<device>:<backend>", which contains the cpu device twice; torch rejects such a text.
+    verl builds "cpu:gloo,<device>:<backend>", which contains the cpu device twice; torch rejects such a string.
     """
     original = module.initialize_global_process_group_ray
 
@@ -61,7 +61,7 @@ def checkpoint_engine(module: ModuleType) -> None:
 
 
 def value_head_attention(module: ModuleType) -> None:
-    """`verl.utils.model`: give a critic the attention in its configuration; verl requests flash-attn's."""
+    """`verl.utils.model`: load a critic with the attention that its configuration sets, not with flash-attn."""
 
     def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
         from transformers import AutoModelForTokenClassification
@@ -89,4 +89,4 @@ HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
     ("verl.experimental.agent_loop.agent_loop", speed.loop_construction),
     ("verl.utils.transferqueue_utils", speed.fetched_tensors),
 )
-"""The functions, each with the module after whose import it runs."""
+"""Modules, each with the function that patches it right after its import."""

@@ -1,4 +1,4 @@
-"""Placeholders for names of GPU-only packages: importable, usable as decorators, and failing when called.
+"""Placeholders for names of GPU-only packages, which can be imported and used as decorators, but not called.
 
 The stand-ins for GPU-only packages consist of placeholders. Importing SGLang on a CPU touches many names of `triton`,
 `sgl_kernel` and `torchvision` without ever calling them; a call means that a GPU code path was taken by mistake.
@@ -58,8 +58,8 @@ def add_module(name: str, values: Mapping[str, Any] | None = None, *, more: bool
 
     Args:
         name: the full name, including the package.
-        values: its contents; if None, every name is a placeholder.
-        more: whether all other names are placeholders.
+        values: the module's contents; if None, every name in the module is a placeholder.
+        more: whether names that `values` does not contain are placeholders.
     """
     module = sys.modules[name] = ModuleType(name, "Stand-in.")
     module.__spec__, module.__path__ = ModuleSpec(name, None, is_package=True), []

@@ -26,7 +26,7 @@ _nothing = _always(None)
 
 
 def _memory(device: Any = None) -> tuple[int, int]:
-    """Return the free and the total bytes."""
+    """Return the free and the total memory in bytes."""
     memory = psutil.virtual_memory()
     return memory.available, memory.total
 
@@ -60,7 +60,7 @@ class PlatformCPU(PlatformBase):
     device_module = _device_module()
     is_available = _always(True)
     is_platform_available = _always(False)  # never detected: a GPU machine must not silently fall back to the CPU
-    current_device = _always("cpu")  # verl passes it to `Tensor.to`, where an index would mean a GPU
+    current_device = _always("cpu")  # verl passes this to `Tensor.to`, where an index would mean a GPU
     device_count = _always(1)
     set_device = synchronize = set_allocator_settings = empty_cache = _nothing
     profiler_start = profiler_stop = cudart = _nothing

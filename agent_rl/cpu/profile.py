@@ -2,10 +2,10 @@
 
 A model of some 100,000 parameters is fastest in float32 with one thread for each process, because generating one token
 for each request of a batch is too little work to divide. An update reads whole sequences, and in synchronous training
-nothing else runs at the same time, so two threads save a fifth of its time. A real model spends its time on large
-matrix products. Engine and trainer take turns, so each gets all cores; CPUs that multiply bfloat16 in hardware do so
-about four times as fast as float32 (measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core,
-694 against 172 on two). The trainer's weights, accumulated gradients and optimizer stay float32.
+nothing else runs at the same time, so two threads save a fifth of its time. A model of realistic size spends most of
+its time on large matrix products. Engine and trainer take turns, so each gets all cores; CPUs that multiply bfloat16 in
+hardware do so about four times as fast as float32 (measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS
+on one core, 694 against 172 on two). The trainer's weights, accumulated gradients and optimizer stay float32.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_rl.cpu.switch import is_users_own
 LARGE = 64 << 20
 """A model whose weights have at least this many bytes benefits from several threads."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16")
-"""CPU instructions that multiply bfloat16, named as in /proc/cpuinfo."""
+"""CPU instructions that multiply bfloat16, with the names in /proc/cpuinfo."""
 THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
 """Environment variable with the number of threads of training processes, if other processes have fewer."""
@@ -42,7 +42,7 @@ class CPUProfile:
     Attributes:
         threads: torch's threads in each process.
         training_threads: torch's threads in a training process.
-        bfloat16: whether products are computed in bfloat16; the engine then also stores weights and KV cache in it.
+        bfloat16: whether matrix products are computed, and the engine's weights and KV cache are stored, in bfloat16.
         reason: the reason for the choice, in words.
     """
 
@@ -53,7 +53,7 @@ class CPUProfile:
 
     @property
     def dtype(self) -> str:
-        """The name of the dtype."""
+        """The name of the dtype for matrix products."""
         return "bfloat16" if self.bfloat16 else "float32"
 
     def overrides(self) -> dict[str, str]:
@@ -94,10 +94,10 @@ def profile_of(
     """Return the profile for a model.
 
     Args:
-        model: the model's folder, or its name on the Hub; a model from the Hub counts as large.
+        model: the model's folder, or its name on the Hub; a model from the Hub is assumed to be large.
         alone: whether engine and trainer take turns; otherwise each gets half of the cores.
         cores: the number of cores; None means those that this process may use.
-        flags: the CPU's flags; None means those of this CPU.
+        flags: the flags of the CPU; None means the flags of this machine's CPU.
         processes: the number of training processes.
     """
     cores = cores or len(os.sched_getaffinity(0))

@@ -19,7 +19,7 @@ from agent_rl.cpu.shared_memory import full_tensor, weights_folder
 
 
 class CPUServerAdapter(ServerAdapter):
-    """verl's SGLang adapter with another weight transport."""
+    """verl's SGLang adapter, changed to send weights through shared memory."""
 
     server_actor: Any
 
@@ -33,11 +33,11 @@ class CPUServerAdapter(ServerAdapter):
         """Load the trainer's weights into the server.
 
         Args:
-            weights: pairs of parameter name and tensor; consumed by every rank, since gathering a sharded tensor is
-                collective.
+            weights: pairs of a parameter's name and tensor; every rank consumes them, because gathering a sharded
+                tensor is a collective operation.
             global_steps: version of the weights, which the server reports with each generation.
-            wire_format: always full tensors: `switch.check` rejects other formats.
-            kwargs: verl's arguments for LoRA adapters; these are merged into the weights (`switch.check` requires it).
+            wire_format: unused; the tensors are always full, because `switch.check` rejects other formats.
+            kwargs: verl's arguments for LoRA adapters, which are merged into the weights, as `switch.check` requires.
 
         Raises:
             RuntimeError: the server rejected the weights.

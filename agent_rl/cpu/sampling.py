@@ -4,8 +4,8 @@ On a CPU too, a judge's verdict must follow a JSON schema. xgrammar has a kernel
 not call: its xgrammar backend masks logits on accelerators only.
 
 A token is sampled by inverting the cumulative probabilities. torch.multinomial draws a random number for each entry of
-the vocabulary: 69 ms for 64 requests and 49,152 entries on one core, whereas the sums take 3 ms. The draws took a tenth
-of the engine's time with a 0.1M-parameter model.
+the vocabulary, which takes 69 ms for 64 requests and 49,152 entries on one core, whereas the sums take 3 ms. The draws
+took a tenth of the engine's time with a 0.1M-parameter model.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any
 import torch
 
 MASKING = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.apply_vocab_mask"
-"""SGLang's method that rejects a CPU."""
+"""SGLang's method that rejects logits on a CPU."""
 SAMPLER = "sglang.srt.layers.sampler.sampling_from_probs_torch"
 
 AT_A_TIME = 2**16
-"""Number of probabilities whose sums stay in a core's cache."""
+"""Number of probabilities whose cumulative sums fit into a core's cache."""
 
 
 def apply_vocab_mask(
     original: Callable[..., None], grammar: Any, logits: torch.Tensor, vocab_mask: torch.Tensor
 ) -> None:
-    """Set the logits of forbidden tokens to minus infinity, in place; arguments are SGLang's.
+    """Set the logits of forbidden tokens to minus infinity, in place; the arguments are those of SGLang's method.
 
     Shapes: logits (requests, vocabulary), mask (requests, vocabulary / 32) with a bit for each token.
     """
@@ -38,10 +38,10 @@ def apply_vocab_mask(
 
 
 def sample(original: Callable[..., torch.Tensor], probs: torch.Tensor, **options: Any) -> torch.Tensor:
-    """Sample a token for each request; the arguments and the result are in SGLang's form.
+    """Sample a token for each request; arguments and result have SGLang's format.
 
-    SGLang's function handles requests with a seed, and rejects probabilities that are not numbers. Sums are in float64,
-    so that small probabilities of a large vocabulary are not lost.
+    SGLang's function still handles requests with a seed, and rejects probabilities that are not finite. Sums are
+    computed in float64, so that the small probabilities in a large vocabulary are not lost.
 
     Shapes: probs (requests, vocabulary), result (requests,) in int32.
     """

@@ -1,4 +1,4 @@
-"""A checkpoint engine of verl over shared memory, which sends weights to standalone rollout servers on a CPU.
+"""A verl checkpoint engine that sends weights through shared memory to standalone rollout servers on a CPU.
 
 verl's engines (nccl, nixl, ...) need a device. This engine takes the name `nccl` when the CPU is chosen, as verl's
 engine for Ascend does, so that a configuration for GPUs does not have to change. The engine works on one machine only,
@@ -33,7 +33,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
 
     Args:
         bucket_size: unused; verl passes it to every engine.
-        is_master: whether this is the trainer's first rank, which writes.
+        is_master: whether this is the trainer's first rank, which writes the weights.
     """
 
     def __init__(self, bucket_size: int, is_master: bool = False) -> None:
@@ -41,7 +41,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
         self._folder = ""
 
     def prepare(self) -> dict[str, Any]:
-        """Return the folder of this update, which the writer creates, and its machine."""
+        """Return this update's folder, which the writing rank creates, and the name of this machine."""
         if self._is_master:
             self._folder = weights_folder()
         return {"folder": self._folder, "machine": os.uname().nodename}
@@ -59,14 +59,14 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
         if len(machines) > 1:
             raise ConfigError(
                 "actor_rollout_ref.rollout.nnodes",
-                f"on a CPU, trainer and rollout must share a machine; these are on {', '.join(machines)}",
+                f"on a CPU, trainer and rollout must share a machine, but they run on {', '.join(machines)}",
                 "Use one node, or trainer.v1.trainer_mode=sync",
             )
         folder = metadata[0]["folder"]
         return {"folder": [folder] * actor_wg_world_size}, {"folder": [folder] * rollout_world_size}
 
     def init_process_group(self, folder: str) -> None:  # type: ignore[override]
-        """Store the folder's name."""
+        """Store the name of the folder for the update's weights."""
         self._folder = folder
 
     def finalize(self) -> None:
@@ -84,7 +84,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
             os.rename(f"{self._folder}/partial", self._file)
 
     async def receive_weights(self, global_steps: int | None = None) -> AsyncGenerator[tuple[str, torch.Tensor], None]:  # type: ignore[override]
-        """Wait for the file and yield its tensors."""
+        """Wait for the file with the weights, and yield the file's tensors."""
         while not os.path.exists(self._file):  # noqa: ASYNC110, ASYNC240 - another process writes it; no disk is involved
             await asyncio.sleep(POLL_S)
         for name, tensor in load_file(self._file).items():
@@ -101,6 +101,6 @@ def weights_folder() -> str:
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a whole, contiguous copy of a tensor, because safetensors rejects shared memory (tied embeddings)."""
+    """Return a whole, contiguous copy of a tensor, because safetensors rejects tied embeddings."""
     whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole.detach().clone().contiguous()

@@ -21,8 +21,8 @@ IMAGES = "multi_modal_inputs"
 def loop_construction(module: ModuleType) -> None:
     """`verl.experimental.agent_loop.agent_loop`: create an agent loop by calling its class.
 
-    verl lets hydra create a loop for each trajectory. Hydra copies and merges a configuration with one key, which takes
-    nine tenths of a loop's creation time. Hydra still creates a loop that is registered with more than its class.
+    verl lets hydra create a loop for each trajectory. Copying and merging a configuration with a single key takes hydra
+    nine tenths of a loop's creation time. Hydra still creates a loop whose registration contains more than a class.
     """
     original = module.hydra
 
@@ -31,7 +31,7 @@ def loop_construction(module: ModuleType) -> None:
             return original.utils.instantiate(config=config, **kwargs)
         try:
             return original.utils.get_class(config["_target_"])(**kwargs)
-        except Exception as error:  # the user's class may raise any error: verl expects hydra's wrapper
+        except Exception as error:  # the user's class may raise any error, but verl expects hydra's
             raise InstantiationException(f"{config['_target_']} cannot be created: {error!r}") from error
 
     module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]
@@ -57,7 +57,7 @@ def fetched_tensors(module: ModuleType) -> None:
     """`verl.utils.transferqueue_utils`: send a training worker only a batch's tensors and `IMAGES`.
 
     verl sends the worker all stored fields of a trajectory: prompts as messages, ground truths, reward components.
-    Decoding these fields, and copying them for each mini-batch, took a tenth of an update.
+    Decoding these fields, and copying them for each mini-batch, took a tenth of an update's time.
     """
     original = module._async_meta_to_realdata
 

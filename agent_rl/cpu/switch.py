@@ -31,20 +31,20 @@ ENVIRONMENT = {
     "SGLANG_USE_CPU_ENGINE": "1",
     # The engine may run on every core; SGLang otherwise looks for NUMA nodes, which a container may not show.
     "SGLANG_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
-    # Compiling needs a triton backend, which is missing. SGLang reads this when it is imported.
+    # Compiling needs a triton backend, which is missing. SGLang reads this variable at import.
     "TORCHDYNAMO_DISABLE": "1",
     # verl reads each worker's visible devices from the variable that the platform specifies.
     "CPU_VISIBLE_DEVICES": "0",
     "TOKENIZERS_PARALLELISM": "false",
-    # TransferQueue otherwise gives each of its many small operations a thread for each core.
+    # TransferQueue otherwise runs each of its many small operations with a thread for each core.
     "TQ_NUM_THREADS": "1",
     # verl's other way to send a trajectory to a reward worker, torch.save, takes several times as long.
     "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",
     # Ray would start an idle process for each logical core.
     "RAY_prestart_worker_first_driver": "0",
-    # Ray's server otherwise grows by about 100 MiB until it remembers 100,000 calls, for commands that list them.
+    # Otherwise Ray's server stores 100,000 calls for commands that list them, and grows by about 100 MiB until then.
     "RAY_task_events_max_num_task_in_gcs": "10000",
-    # Ray otherwise warns at each start that it will one day stop hiding accelerators from actors without any.
+    # Otherwise Ray warns at each start that it will one day stop hiding accelerators from actors that need none.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 """Default values; a variable that the user has set keeps its value."""
@@ -52,7 +52,7 @@ NO_GPUS = {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * 128)}
 """Hides the machine's GPUs, which SGLang would otherwise choose. Ray gives a worker one entry per reserved logical GPU,
 and refuses to start with fewer entries."""
 WEIGHTS = "agent_rl_weights_"
-"""Prefix of the folders in shared memory with the weights of an update; the run's mark follows."""
+"""Prefix of the shared-memory folders that contain an update's weights; the run's mark follows the prefix."""
 _set_here: set[str] = set()
 """Variables that `activate` has set in this process."""
 
@@ -63,7 +63,7 @@ def is_selected() -> bool:
 
 
 def is_users_own(name: str) -> bool:
-    """Whether a variable was set before `activate`."""
+    """Whether a variable was set before `activate` ran."""
     return name in os.environ and name not in _set_here
 
 
@@ -118,14 +118,14 @@ def check(config: Any) -> None:
         if engine.tensor_model_parallel_size * engine.data_parallel_size > 1:
             raise ConfigError(
                 f"{section}.rollout.tensor_model_parallel_size",
-                "on a CPU, an engine has one rank",
+                "an engine on a CPU can have only one rank",
                 "Set it and data_parallel_size to 1",
             )
     if max(model.lora_rank, model.lora.rank) > 0 and not model.lora.merge:
         raise ConfigError(
             "actor_rollout_ref.model.lora.merge",
             "SGLang keeps LoRA adapters in pinned memory, which needs a GPU",
-            "Set it to true: the engine then gets the merged weights",
+            "Set it to true, so that the engine gets the merged weights",
         )
     backend = rollout.checkpoint_engine.backend
     if backend not in ("naive", "nccl"):

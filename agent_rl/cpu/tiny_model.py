@@ -1,12 +1,12 @@
 """Creates a tiny Qwen2 model and its tokenizer from scratch, for tests and for runs on a CPU.
 
 `make_tokenizer` trains a byte-level BPE whose boundaries are chosen for tool-using agents: every digit and newline is
-its own token and no token crosses a chat marker, so a conversation gives the same ids whether it is encoded whole or
-turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` next to the tokenizer. Both form a folder
+its own token and no token crosses a chat marker, so a conversation yields the same ids whether it is encoded whole or
+turn by turn. `make_model` saves a randomly initialized `Qwen2ForCausalLM` next to the tokenizer. Both form a folder
 that `AutoTokenizer`, `AutoModelForCausalLM`, verl and SGLang load like any published checkpoint.
 
 The model is untrained. `agent-rl sft` teaches the model a format (`agent_rl.evaluation.experiments.cold_start`);
-`python -m agent_rl.cpu.tiny_model --out DIR` creates a model to try the setup of a GPU recipe on a CPU.
+`python -m agent_rl.cpu.tiny_model --out DIR` creates a model for trying a GPU recipe's setup on a CPU.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ IM_START = "<|im_start|>"
 IM_END = "<|im_end|>"
 MAX_POSITIONS = 2048
 
-# Qwen2.5's ChatML without its default system message and its tool list: a tiny model has no use for either, and without
-# them rendering messages one after another gives exactly the same text as rendering them together. Tool calls and
-# results look as Qwen2.5 writes them, so that verl's "hermes" parser can be tried as well. `tools` are not shown.
+# This is Qwen2.5's ChatML without the default system message and the tool list, for which a tiny model has no use.
+# Without these two, rendering messages one by one yields exactly the same text as rendering them together.
+# Tool calls and results look as in Qwen2.5, so that verl's "hermes" parser can be tried; `tools` are not shown.
 CHAT_TEMPLATE = """\
 {%- set known = tools %}
 {%- for message in messages %}
@@ -81,18 +81,18 @@ def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 
     Args:
         texts: training texts for the merges; any other text can still be encoded, byte by byte.
         out_dir: folder to write to, created if it does not exist.
-        vocab_size: upper bound in tokens, including the 256 bytes and the 3 special tokens.
+        vocab_size: maximum number of tokens, including the 256 bytes and the 3 special tokens.
 
     Returns:
         The tokenizer, with `<|endoftext|>` as padding, `<|im_end|>` as end of sequence and the chat template.
     """
-    # transformers uses this class for every model of type qwen2, regardless of its files, so training uses its rules.
+    # transformers uses this class for every model of type qwen2, so the tokenizer is trained with the class's rules.
     rules = Qwen2Tokenizer().backend_tokenizer
     trained = Tokenizer(models.BPE())
     trained.normalizer = rules.normalizer
-    # Qwen2's rules already make each digit its own piece. They leave a newline with the punctuation before it, so
-    # that the text of a turn would encode differently with and without its end; a merge that was not learned cannot
-    # happen.
+    # Qwen2's rules already make each digit its own piece, but keep a newline together with the punctuation before it.
+    # The text of a turn would then encode differently with and without its end.
+    # Training on isolated newlines prevents this, because no merge contains a newline.
     newline = pre_tokenizers.Split(Regex("\n"), behavior="isolated")
     trained.pre_tokenizer = pre_tokenizers.Sequence([newline, rules.pre_tokenizer])
     trainer = trainers.BpeTrainer(
@@ -129,13 +129,13 @@ def make_model(
 
     Args:
         out_dir: folder to write to, normally the tokenizer's.
-        tokenizer: gives vocabulary size, padding and end-of-sequence ids.
+        tokenizer: source of the vocabulary size and of the padding and end-of-sequence ids.
         init_std: standard deviation of the initial weights.
         seed: seed for the weights; torch's global random state does not change.
-        shape: see `_shape`. Copying from the context needs at least 2 layers.
+        shape: see `_shape`. A model needs at least 2 layers to copy from its context.
 
     Raises:
-        ValueError: the width does not divide into heads of an even size.
+        ValueError: the width cannot be divided into heads of an even size.
     """
     config = Qwen2Config(
         **_shape(tokenizer, **shape),
@@ -158,7 +158,7 @@ def make_classifier(
 
     Args:
         out_dir: folder to write to, normally the tokenizer's.
-        tokenizer: gives vocabulary size, padding and end-of-sequence ids.
+        tokenizer: source of the vocabulary size and of the padding and end-of-sequence ids.
         seed: seed for the weights; torch's global random state does not change.
         shape: see `_shape`.
     """
@@ -178,14 +178,14 @@ def _shape(
     """Return the keys of a model's configuration.
 
     Args:
-        tokenizer: gives vocabulary size, padding and end-of-sequence ids.
+        tokenizer: source of the vocabulary size and of the padding and end-of-sequence ids.
         hidden: width; `hidden / heads` is the size of a head and must be even.
         layers: number of blocks.
         heads: attention heads.
         max_positions: longest sequence in tokens.
     """
     if hidden % heads or (hidden // heads) % 2:
-        raise ValueError(f"hidden={hidden} does not give {heads} heads of an even size")
+        raise ValueError(f"hidden={hidden} cannot be divided into {heads} heads of an even size")
     return {
         "vocab_size": len(tokenizer),
         "hidden_size": hidden,
@@ -210,7 +210,7 @@ def _make(kind: Any, config: Any, seed: int) -> Any:
 def main(argv: list[str] | None = None) -> None:
     """Command line: create an untrained model and a tokenizer in one folder."""
     make: dict[str, Any] = {"policy": make_model, "classifier": make_classifier}
-    parser = argparse.ArgumentParser(description="Make an untrained tiny Qwen2 and its tokenizer.")
+    parser = argparse.ArgumentParser(description="Create an untrained tiny Qwen2 model and its tokenizer.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kind", choices=tuple(make), default="policy", help="default: %(default)s")
     options = parser.parse_args(argv)

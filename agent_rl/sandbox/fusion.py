@@ -1,4 +1,4 @@
-"""Runs programs on a Sandbox Fusion server (https://github.com/bytedance/SandboxFusion) instead of this machine.
+"""Runs programs on a Sandbox Fusion server (https://github.com/bytedance/SandboxFusion) instead of on this machine.
 
 `run_remotely` runs a program, and `grade_remotely` grades a program. The server is responsible for isolation.
 """
@@ -60,7 +60,7 @@ class FusionServer:
     """A server that grades programs, with the keys of verl's `reward.sandbox_fusion`.
 
     Attributes:
-        url: address, with or without /run_code.
+        url: the server's address, with or without /run_code.
         memory_limit_mb: memory limit of one case, in MiB.
         timeout_s: time limit of one case, in seconds.
         max_concurrent: maximum number of concurrent cases per process.
@@ -75,10 +75,10 @@ class FusionServer:
 
 
 async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> FusionAnswer:
-    """Run one program on the server and return its answer.
+    """Run one program on the server and return the server's answer.
 
     Args:
-        remote: sends the requests.
+        remote: client that sends the requests.
         url: the server's address, with or without /run_code.
         payload: the request, in the format of the server's API.
 
@@ -94,7 +94,7 @@ async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> 
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise RemoteError(host, f"the answer is not a Sandbox Fusion answer: {field}: {first['msg']}") from None
+            raise RemoteError(host, f"this is not a Sandbox Fusion response: {field}: {first['msg']}") from None
         if answer.status != "SandboxError":
             return answer
     raise RemoteError(host, "Sandbox Fusion reports an internal error", 200, TRIES)
@@ -105,7 +105,7 @@ async def grade_remotely(code: str, tests: Any, server: FusionServer, *, float_t
 
     Args:
         code: the program, in Python.
-        tests: the cases, in one of the forms of `read_cases`.
+        tests: the cases, in one of the forms that `read_cases` accepts.
         server: the server that runs the program.
         float_tolerance: see `grade`.
 

@@ -3,9 +3,9 @@
 A worker is a program that writes the line `"ready"`, and then one JSON line for each JSON line that it reads, until its
 input ends. A worker starts on demand and stays for the next request; a worker that exceeds a request's time is killed.
 There is one worker per concurrent request. Workers inherit only the environment variables that a program needs to run,
-and no API keys. Time a worker spends waiting for a core does not count, up to twenty times a request's limit.
+and no API keys. Time spent waiting for a core does not count toward a request's limit, up to twenty times the limit.
 
-If the process that started it is killed, a worker exits only when it reads its next line.
+If the process that started a worker is killed, the worker exits only when it reads its next line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agent_rl.sandbox.jail.run_queue import PATIENCE, run_queue
 START_S = 60.0
 """Time limit for the start of a worker, in seconds."""
 _READ_BYTES = 1 << 16
-_LOOK_S = 0.005  # between two checks of a worker whose time seems to be up
+_LOOK_S = 0.005  # seconds between two checks of a worker whose time seems to be up
 _PASSED_ON = (
     *("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME"),
     *("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"),
@@ -40,10 +40,10 @@ class WorkerTimeout(Exception):
 
 
 class WorkerDied(Exception):
-    """A worker ended before its answer.
+    """A worker exited before it answered.
 
     Args:
-        status: exit status as in `subprocess`: negative for a signal.
+        status: exit status as in `subprocess`, which is negative for a signal.
     """
 
     def __init__(self, status: int) -> None:
@@ -52,7 +52,7 @@ class WorkerDied(Exception):
 
 
 def bare_environment() -> dict[str, str]:
-    """Return the variables that locate programs, libraries and modules; none of them contains a key."""
+    """Return the environment variables that locate programs, libraries and modules; none contains an API key."""
     return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
 
 
@@ -60,7 +60,7 @@ class Workers:
     """Processes that run one command for all threads of this process; a fork of this process starts separate workers.
 
     Args:
-        what: what the workers do, for errors.
+        what: what the workers do, as it follows "the process that" in error messages.
         command: command that starts a worker.
         kept: maximum number of idle workers.
         idle_s: idle seconds after which a worker is not reused.
@@ -73,18 +73,18 @@ class Workers:
         _all.add(self)
 
     def ask(self, request: Any, timeout_s: float, may_be_kept: Callable[[Any], bool] | None = None) -> Any:
-        """Return the answer to `request`, both JSON data; blocks for at most `timeout_s` plus a worker's start.
+        """Send `request` and return its answer, both JSON data; block for at most `timeout_s` plus a worker's start.
 
         A worker that waits for a core may take longer.
 
         Args:
             request: the request.
-            timeout_s: time limit for the whole answer, in seconds.
-            may_be_kept: whether the worker can be reused after this answer; None means always.
+            timeout_s: time limit for the worker's whole answer, in seconds.
+            may_be_kept: function that tells from the answer if the worker can be reused; None means always.
 
         Raises:
             WorkerTimeout: the worker did not answer in time.
-            WorkerDied: the worker ended before its answer.
+            WorkerDied: the worker exited before it answered.
             UnscoredError: no worker can start, or the worker spent most of the time waiting for a core.
             ValueError: the request cannot be written as JSON.
         """
@@ -102,7 +102,7 @@ class Workers:
         return answer
 
     def close(self) -> None:
-        """End the idle workers."""
+        """Kill the idle workers."""
         while process := self._take():
             _end(process)
 
@@ -139,7 +139,7 @@ class Workers:
 
 
 def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -> bytes:
-    """Write `data` and read one line, in any order."""
+    """Write `data` and read one line of the answer, in whichever order the worker needs."""
     assert process.stdin is not None
     assert process.stdout is not None
     began, (ran_before, waited_before, _) = time.monotonic(), run_queue(process.pid)
@@ -160,7 +160,7 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
                 deadline = time.monotonic() + max(_LOOK_S, timeout_s - own_s)
             for key, _ in selector.select(deadline - time.monotonic()):
                 if key.fileobj is process.stdin:
-                    with contextlib.suppress(BrokenPipeError):  # the end of the output shows this too
+                    with contextlib.suppress(BrokenPipeError):  # a closed pipe also shows as the end of the output
                         rest = rest[os.write(key.fd, rest) :]
                         if rest:
                             continue

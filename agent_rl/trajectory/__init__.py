@@ -3,9 +3,9 @@
 The agent loop fills the trajectory, the reward reads it, and the trace stores it, so no later stage has to parse the
 response text to find out what happened.
 
-All classes here are standard dataclasses; their properties only count and select. `Trajectory.to_dict` and `from_dict`
-(and `to_json` and `from_json`) convert to and from JSON. The `version` field identifies the schema; a reader rejects an
-unknown version. Token ids are not part of a trajectory: a trace stores them in a separate file.
+The records are standard dataclasses, whose properties only count and select values. `Trajectory.to_dict` and
+`from_dict` (and `to_json` and `from_json`) convert to and from JSON. The `version` field identifies the schema; a
+reader rejects an unknown version. Token ids are not part of a trajectory: a trace stores them in a separate file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Images = Annotated[
     PlainSerializer(lambda images: [image for image in images if isinstance(image, str)]),
     Field(exclude_if=lambda images: not any(isinstance(image, str) for image in images)),
 ]
-"""Pillow images while an episode runs, and file names in JSON and in a trace (`agent_rl.trace.images`)."""
+"""Pillow images while an episode runs, and file names in JSON and in a trace (`agent_rl.trajectory.trace.images`)."""
 
 
 class StopReason(str, Enum):
@@ -70,9 +70,9 @@ class StopReason(str, Enum):
     MAX_SECONDS = "max_seconds"
     """The time budget was spent."""
     MALFORMED = "malformed"
-    """Too many malformed turns in a row."""
+    """The policy wrote too many malformed turns in a row."""
     REPETITION = "repetition"
-    """Too many turns in a row that only repeated earlier calls."""
+    """The policy wrote too many turns in a row that only repeated earlier calls."""
     STOPPED = "stopped"
     """A hook ended the episode."""
     ENGINE_ERROR = "engine_error"
@@ -114,7 +114,8 @@ class ToolResult:
     reward: float | None = None
     """A step reward that the tool itself assigned, if any."""
     metrics: dict[str, Any] = field(default_factory=dict)
-    """The tool's metrics, `attempts` if there were several, and `cached` if the tool was not executed."""
+    """The tool's metrics, with `attempts` if the call was tried several times, and `cached` if the tool was not
+    executed."""
     answer: str | None = None
     """The final answer, if the call ended the episode."""
     queue_seconds: float = 0.0
@@ -147,7 +148,7 @@ class Message:
 
 @dataclass(slots=True)
 class Turn:
-    """One assistant message and the environment's answer."""
+    """One assistant message and the environment's answer to it."""
 
     text: str
     """The assistant's sampled text, without special tokens unless the format reads them."""
@@ -171,9 +172,9 @@ class Score:
     """A total and the components from which it was computed."""
 
     total: float
-    """The sum of weights times values over the components."""
+    """The sum of each component's weight times its value."""
     components: dict[str, float] = field(default_factory=dict)
-    """The unweighted value of each component, under the same keys for every trajectory."""
+    """The unweighted value of each component, with the same keys for every trajectory."""
     weights: Annotated[dict[str, float], Field(exclude_if=lambda weights: not weights)] = field(
         default_factory=dict, compare=False
     )
@@ -182,7 +183,7 @@ class Score:
     turn_rewards: Annotated[list[float], Field(exclude_if=lambda rewards: not any(rewards))] = field(
         default_factory=list, compare=False
     )
-    """The part of the total that each turn earned; the rest belongs to the trajectory. Empty without such parts."""
+    """The part of the total that each turn earned, or an empty list if no turn earned a part."""
 
 
 @dataclass(slots=True)
@@ -203,7 +204,7 @@ class Trajectory:
     """Text of the final answer, or None if the policy gave no answer."""
     error: str | None = None
     verdict: float | None = None
-    """The judgement of the environment or of a simulated user, which is the value of the `correctness` component."""
+    """The judgment of the environment or of a simulated user, which is the value of the `correctness` component."""
     rewards: Annotated[dict[str, float], Field(exclude_if=lambda rewards: not rewards)] = field(default_factory=dict)
     """The parts of the environment's reward by name; each part is the value of a component of kind `environment`."""
     score: Score | None = None
@@ -249,7 +250,7 @@ class Trajectory:
 
     @property
     def malformed_turns(self) -> int:
-        """Number of turns that the format could not read."""
+        """Number of turns that the format could not parse."""
         return sum(turn.malformed is not None for turn in self.turns)
 
     @property
@@ -263,24 +264,24 @@ class Trajectory:
         return sum(turn.tool_seconds for turn in self.turns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert to JSON data (only str, int, float, bool, None, list, dict)."""
+        """Convert the trajectory to JSON data (only str, int, float, bool, None, list, dict)."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json", fallback=_from_array)
         return data
 
     def to_json(self) -> str:
-        """Convert to one line of JSON."""
+        """Convert the trajectory to one line of JSON."""
         return _adapter().dump_json(self, fallback=_from_array).decode()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Trajectory:
-        """Make a trajectory from the data that `to_dict` returned.
+        """Create a trajectory from the data that `to_dict` returned.
 
         Raises:
             ValueError: the data has another schema version or is not a trajectory.
         """
         version = data.get("version")
         if version != SCHEMA_VERSION:
-            raise ValueError(f"trajectory version {version!r} cannot be read: this agent_rl reads {SCHEMA_VERSION}")
+            raise ValueError(f"trajectory version {version!r} cannot be read; agent_rl reads version {SCHEMA_VERSION}")
         try:
             return _adapter().validate_python(data)
         except ValidationError as error:
@@ -288,7 +289,7 @@ class Trajectory:
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Trajectory:
-        """Make a trajectory from a line that `to_json` returned.
+        """Create a trajectory from a line that `to_json` returned.
 
         Raises:
             ValueError: the JSON is broken, has another schema version, or is not a trajectory.
@@ -305,7 +306,7 @@ def call_key(call: ToolCall) -> str:
 
 
 def plain(what: str, value: Any) -> Any:
-    """Return the value as JSON data; numbers and arrays of numpy and torch become Python's.
+    """Return the value as JSON data; numpy and torch numbers and arrays become Python numbers and lists.
 
     Raises:
         ValueError: the value is not JSON data; the message starts with `what`.
@@ -320,7 +321,7 @@ def plain_reward(what: str, value: Any) -> float | None:
     """Return a step reward or a verdict as a Python number.
 
     Raises:
-        ValueError: the value is not a number, or not finite (a trace and a reward worker would read null).
+        ValueError: the value is not a finite number; a trace and a reward worker would read it as null.
     """
     number: float | None = plain(what, value)
     if number is not None and not (type(number) in (int, float) and math.isfinite(number)):
@@ -343,9 +344,9 @@ _OTHER_COLUMNS = (
 
 
 def row_data(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of a row as JSON data, without prompt, media, and columns that verl adds.
+    """Return the columns of a row as JSON data, without the prompt, the media, and the columns that verl adds.
 
-    Arrays become lists, dates become text; values that JSON cannot represent are left out.
+    Arrays become lists, and dates become strings; values that JSON cannot represent are left out.
     """
     data = _as_json({name: value for name, value in columns.items() if name not in _OTHER_COLUMNS})
     return {name: value for name, value in data.items() if value is not _DROPPED}

@@ -1,7 +1,8 @@
 """Means over rows with 95% confidence intervals.
 
 Samples of one row are not independent, so standard errors are computed over rows (clustered, as in Miller, "Adding
-Error Bars to Evals", 2024). A mean over fewer than two rows has no interval. Intervals reflect only the choice of rows.
+Error Bars to Evals", 2024). A mean over fewer than two rows has no interval. The intervals reflect only the choice of
+rows.
 """
 
 from __future__ import annotations
@@ -75,14 +76,14 @@ class Change:
 
 
 def estimate_change(pairs: Sequence[tuple[float, float]]) -> Change:
-    """Compare the two sides of `(first, second)` pairs, which are the means of each row."""
+    """Compare two sides on the same rows; each pair contains the means `(first, second)` of one row."""
     differences = [second - first for first, second in pairs]
     better, worse = (sum(sign * value > 0 for value in differences) for sign in (1, -1))
     return Change(estimate_mean([[value] for value in differences]), better, worse, _sign_test(better, worse))
 
 
 def _sign_test(better: int, worse: int) -> float:
-    """Return the two-sided p-value: exact, or by the normal distribution for more than 1,000 rows."""
+    """Return the two-sided p-value, which is approximated by a normal distribution for more than 1,000 rows."""
     rows, least = better + worse, min(better, worse)
     if rows > 1000:
         return min(1.0, 2 * NormalDist(rows / 2, math.sqrt(rows) / 2).cdf(least + 0.5))

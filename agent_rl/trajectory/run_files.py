@@ -20,10 +20,10 @@ class RunState:
 
     Attributes:
         status: `running`, `trained` (to its end), `stopped` (early, and saved), `aborted` (by a signal), `failed`,
-            `killed` (its process is gone without recording an end), or `unknown` (the run is on a machine that cannot
-            be queried from here, or a version that records no end wrote it).
+            `killed` (its process exited without recording an end), or `unknown` (the run's machine cannot be queried,
+            or the run used a version that records no end).
         step: the last logged step, or None if no step was logged.
-        time: the time of the end, or of the last logged step or line if the end is unknown; ISO 8601.
+        time: the time of the end, or of the last logged step or line if the end is unknown, in ISO 8601 format.
         error: the error with which the run failed.
     """
 
@@ -50,8 +50,8 @@ def read_record(folder: Path, key: str, remedy: str) -> dict[str, Any]:
 
     Args:
         folder: the run's folder.
-        key: the key or option that names the folder, for the error.
-        remedy: the remedy in the error.
+        key: the key or option that names the folder, for the error message.
+        remedy: the remedy that the error message suggests.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -80,7 +80,7 @@ def run_state(folder: Path, about: Mapping[str, Any], steps: Sequence[Mapping[st
 
 
 def _status(process: Mapping[str, Any] | None) -> str:
-    """Return the status of a run that recorded no end."""
+    """Return the status of a run whose end was not recorded."""
     import psutil
 
     if process is None or process["host"] != platform.node():
@@ -104,7 +104,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def leaves(plain: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every key of plain containers with its value; a list is a value."""
+    """Yield every dotted key of nested mappings with its value; lists are not traversed."""
     if isinstance(plain, Mapping) and plain:
         for key, value in plain.items():
             yield from leaves(value, f"{path}.{key}".lstrip("."))

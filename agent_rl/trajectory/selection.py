@@ -1,7 +1,8 @@
 """Estimates how the trajectories that are trained on differ from all trajectories that were sampled.
 
 Failures, filters, stale samples and masks remove trajectories, and often not at random: long episodes fail more often,
-and a filter removes prompts that are always or never solved. The mean gradient is then that of other trajectories.
+and a filter removes prompts that are always or never solved. The mean gradient then describes other trajectories than
+those that the policy samples.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _KNOWN = ["tokens", "turns", "reward"]
 
 
 class SampleFate(NamedTuple):
-    """The fate of a sampled trajectory, its response tokens, its turns, its prompt and its reward; None: unknown."""
+    """The fate of a sampled trajectory, its response tokens, turns, prompt and reward; None means unknown."""
 
     fate: str
     tokens: float | None = None
@@ -36,7 +37,7 @@ class SampleFate(NamedTuple):
 def fate_means(samples: Sequence[SampleFate]) -> dict[str, dict[str, float]]:
     """Return the share of the samples with each fate, and the means of their known `MEASURES`.
 
-    `prompt_reward`, the mean reward of the scored samples of a sample's prompt, measures difficulty.
+    `prompt_reward`, the mean reward over all scored samples of the same prompt, measures difficulty.
     """
     frame = _frame(samples)
     means = {fate: {"share": 0.0} for fate in FATES}
@@ -46,15 +47,15 @@ def fate_means(samples: Sequence[SampleFate]) -> dict[str, dict[str, float]]:
 
 
 def selection_bias(samples: Sequence[SampleFate], limits: tuple[float, float] | None = None) -> dict[str, float]:
-    """Return the mean over the trained samples minus the mean over all samples, for each of `MEASURES` that is known.
+    """Return the mean over the trained samples minus the mean over all samples, for each known measure.
 
-    `reward` is an estimate: a sample without a score counts as the mean reward of its prompt, as if failures did not
-    depend on the reward. `reward_bound` is the largest possible size of the difference, for any rewards of these
-    samples within the limits.
+    `reward` is an estimate: a sample without a score is given the mean reward of its prompt, as if failures did not
+    depend on the reward. `reward_bound` is the largest possible absolute difference if the missing rewards can be any
+    numbers within the limits.
 
     Args:
-        samples: the samples with all fates.
-        limits: the lowest and highest possible reward; None: those of the samples.
+        samples: the samples, including those that were not trained on.
+        limits: the lowest and highest possible reward; None means those of the samples.
     """
     frame = _frame(samples)
     kept, rewards = frame.fate == "kept", frame.reward.dropna()

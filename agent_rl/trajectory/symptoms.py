@@ -1,6 +1,6 @@
 """Finds the symptoms of docs/symptoms.md in a run's metrics and in the way it ended, and suggests remedies.
 
-The panel, the report, the viewer and `agent-rl why` show the same warnings, as soon as the metrics show the symptom.
+The panel, the report, the viewer and `agent-rl why` show the same warnings as soon as the metrics show a symptom.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Point = tuple[int, float]
 TERMS = ("efficiency", "format", "overlong")
 """Built-in components, which are 0 unless they penalize a trajectory."""
 FEWEST = 10
-"""Minimum number of steps for a trend."""
+"""Minimum number of steps for a warning about a trend."""
 FEW = 3
-"""Minimum number of steps for a state, because fewer steps could be chance."""
+"""Minimum number of steps for a warning about a state, because fewer steps could be due to chance."""
 FALL = 0.02
-"""A warning appears if correctness drops by more than this number from the first to the last third of a run."""
+"""A warning appears if correctness drops by more than this amount from the first to the last third of a run."""
 LARGEST_KL = 10.0
 COLLAPSED = 0.1
-"""The policy counts as collapsed if its entropy falls below this share of the initial entropy."""
+"""A policy has collapsed if its entropy falls below this share of the initial entropy."""
 CUT_OFF = 0.1
-"""A warning appears if the share of responses at the token limit increases by more than this number."""
+"""A warning appears if the share of responses at the token limit increases by more than this amount."""
 HALF = 0.5
 DRIFT = 0.01
-"""A warning appears if the token probabilities of engine and trainer differ by more than this number on average."""
+"""A warning appears if the token probabilities of engine and trainer differ by more than this amount on average."""
 MEMORY = re.compile(r"out of memory|OutOfMemory|\boom\b|is memory short", re.IGNORECASE)
 
 
@@ -40,7 +40,7 @@ class SymptomWarning(NamedTuple):
     """One warning.
 
     Attributes:
-        text: the observation, with the step.
+        text: what was observed, with the step.
         remedy: the change that removes the symptom.
         symptom: the title of the symptom's section in docs/symptoms.md.
     """
@@ -67,7 +67,7 @@ class Symptom:
         title: the title of the section.
         shown: the symptom in a user's words.
         when: the condition of the warning.
-        find: finds the symptom in the metrics of the steps.
+        find: function that finds the symptom in the metrics of the steps.
     """
 
     title: str
@@ -127,7 +127,7 @@ def series(steps: Sequence[Metrics], key: str) -> list[Point]:
 
 
 def _sections(configuration: Run) -> Mapping[str, Any]:
-    """Return the sections of the user's components."""
+    """Return the configuration sections of the user's components."""
     return ((configuration.get("agent_rl") or {}).get("reward") or {}).get("components") or {}
 
 
@@ -170,8 +170,8 @@ def _constant(steps: Sequence[Metrics], configuration: Run) -> Found:
         all_wrong = name == "correctness" and values[0][1] == 0  # another warning reports this component
         if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1 and not all_wrong:
             yield (
-                f"The {name} component is {values[0][1]:g} in all {len(values)} steps: it changes no advantage.",
-                "Look at its values in agent-rl view; a scorer or judge with a constant result does not help training",
+                f"The {name} component is {values[0][1]:g} in all {len(values)} steps, so it changes no advantage.",
+                "Look at the component's values in agent-rl view; a constant scorer or judge does not help training",
             )
 
 
@@ -270,7 +270,7 @@ def _unscored(steps: Sequence[Metrics], _: Run) -> Found:
         since = f"since step {lost[0][0]}" if len(lost) > 1 else f"in step {lost[0][0]}"
         yield (
             f"{sum(value for _, value in lost):.0f} trajectories went unscored {since}.",
-            "Read their errors in agent-rl view (filter error); check the server, its timeout_s and max_concurrency",
+            "Read the errors in agent-rl view (filter error); check the server, its timeout_s and max_concurrency",
         )
 
 
@@ -356,7 +356,7 @@ def _recent(values: Sequence[Point]) -> float:
 
 
 def _since(values: Sequence[Point]) -> int:
-    """Return the step from which all values are 0."""
+    """Return the step since which all values have been 0."""
     nonzero = [place for place, (_, value) in enumerate(values) if value != 0]
     return values[nonzero[-1] + 1 if nonzero else 0][0]
 

@@ -1,4 +1,5 @@
-"""The code in the trainer's process: starts zygotes, sends them programs, and grades the results.
+"""The code in the trainer's process, which starts zygotes, sends them programs, and grades the results.
 
-This package uses the jail only through its protocol. It must not import verl, or run or unpickle programs' output.
+This package uses the jail only through its protocol. It must not import verl, and must not run or unpickle a program's
+output.
 """

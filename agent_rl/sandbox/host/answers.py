@@ -1,7 +1,7 @@
-"""Compares the results of an untrusted program with the expected results, by pure functions on the trusted side.
+"""Pure functions of the trusted side that compare an untrusted program's results with the expected results.
 
-A result stays text until `read_result` converts it to exact builtin types. The comparison follows the
-expected value, so a hostile result cannot make it recurse deeper or take longer.
+A result stays text until `read_result` converts it to exact builtin types. The structure of the expected value drives
+the comparison, so a hostile result cannot make the comparison recurse deeper or take longer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 _FRACTIONAL = re.compile(r"[.eE]")
 _LONGEST = 1000  # characters of a decimal number that is compared with a whole number
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # matches in only one way
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # each number matches in only one way
 
 
 def read_result(text: str) -> Any:
@@ -32,11 +32,11 @@ def read_result(text: str) -> Any:
 def longest_text(expected: Any) -> int:
     """Return the maximum length of JSON to read; a longer value cannot equal `expected`.
 
-    A number may have more digits than an equal or close number, up to a limit.
+    The program may write a number with more digits than the expected number has, up to a limit.
     """
     try:
         return 1024 + 16 * len(json.dumps(expected))
-    except ValueError:  # too many digits for Python to write; the child cannot write it either
+    except ValueError:  # Python cannot write numbers with that many digits, and neither can the child
         return 1024
 
 
@@ -107,5 +107,5 @@ def _is_number(value: Any) -> bool:
 def _near(got: float, expected: float, tolerance: float) -> bool:
     try:
         return tolerance > 0 and math.isclose(got, expected, rel_tol=0, abs_tol=tolerance * max(1.0, abs(expected)))
-    except OverflowError:  # a whole number beyond the range of floats
+    except OverflowError:  # a whole number is beyond the range of floats
         return False

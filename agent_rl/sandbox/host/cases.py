@@ -28,11 +28,11 @@ class FunctionCase:
     """One call and its expected value.
 
     Attributes:
-        function: name of a function of the module, or of a method of its `Solution` class.
+        function: name of a function of the program, or of a method of the program's `Solution` class.
         args: positional arguments, of types None, bool, int, float, str, bytes, list, tuple, dict and set.
         expected: expected value, as JSON data: tuples become lists, keys become strings.
-        kwargs: keyword arguments, of the same types.
-        or_element: whether a one-element list in `expected` also matches its element, as in APPS.
+        kwargs: keyword arguments, of the same types as `args`.
+        or_element: whether a one-element list in `expected` also matches the element itself, as in APPS.
     """
 
     function: str
@@ -44,7 +44,7 @@ class FunctionCase:
 
 @dataclass(frozen=True)
 class StdioCase:
-    """The program's standard input and its expected output."""
+    """A program's standard input and the expected output."""
 
     stdin: str
     expected: str
@@ -57,19 +57,19 @@ def read_cases(tests: Any, function: str | None = None) -> list[Case]:
     """Read the cases of one problem.
 
     Args:
-        tests: the tests, in one of these forms.
+        tests: the tests, in one of the forms below.
 
-            - APPS, TACO, verl's prime_code: `{"inputs": [...], "outputs": [...], "fn_name": "f"}` or this as JSON text.
-              Without `fn_name`, inputs and outputs are strings or lists of lines. With it, an input is a list of
-              arguments, or text with one JSON value per line (the output must be JSON text too).
+            - APPS, TACO, verl's prime_code: `{"inputs": [...], "outputs": [...], "fn_name": "f"}` or the same as JSON
+              text. Without `fn_name`, inputs and outputs are strings or lists of lines. With `fn_name`, an input is a
+              list of arguments, or text with one JSON value per line (the output must be JSON text too).
             - LiveCodeBench: a list of `{"input": str, "output": str, "testtype": "stdin" | "functional"}`; a functional
               test takes its function from `fn_name`, `metadata.func_name` or the `function` argument.
             - DeepCoder: like LiveCodeBench, with `"type": "stdin_stdout" | "function_call"` and a list as input.
             - A list of `{"fn_name": "f", "args": [...], "kwargs": {...}, "expected": ...}` and
               `{"stdin": str, "expected": str}`.
             - A list of `FunctionCase` and `StdioCase`.
-            - A list of strings `assert f(literals) == literal`. Other asserts are rejected: they would run in the
-              program's process, which could read the expected value.
+            - A list of strings `assert f(literals) == literal`. Other asserts are rejected, because they would run in
+              the program's process, which could read the expected value.
         function: name of the function for cases without a function name.
 
     Raises:
@@ -114,7 +114,7 @@ def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> 
     for unknown in test.keys() - set(_KNOWN):
         raise ConfigError(f"{place}.{unknown}", "unknown key", did_you_mean(str(unknown), _KNOWN))
     if not set(_EXPECTED_KEYS) & test.keys():
-        _fail(place, "it has neither expected nor output")
+        _fail(place, "the case has neither expected nor output")
     values = {key: value for key, value in test.items() if value is not None}  # tables fill missing keys with None
     metadata = values.get("metadata") or {}
     if isinstance(metadata, str):
@@ -124,7 +124,7 @@ def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> 
     name = own_name or function
     key = next((key for key in ("args", "stdin", "input") if key in values), None)
     if key is None:
-        _fail(place, "it has no args, stdin or input")
+        _fail(place, "the case has no args, stdin or input")
     kind = _first(values, _KIND_KEYS, "functional" if own_name or key == "args" else "stdin")
     if kind not in _KINDS:
         _fail(f"{place}.testtype", f"expected one of {', '.join(_KINDS)}, got {kind!r}")
@@ -138,7 +138,7 @@ def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> 
 
 
 def _call_of(function: str, arguments: Any, expected: Any, place: str) -> FunctionCase:
-    """Return a call whose arguments are a list, or text with one JSON value per line and an expected JSON text."""
+    """Return a function case; text arguments have one JSON value per line, and `expected` is then JSON text too."""
     as_list = _is_list(arguments)
     if not as_list:
         if not isinstance(arguments, str):
@@ -166,12 +166,12 @@ def _read_assert(text: str, place: str) -> FunctionCase:
                 return FunctionCase(name, [ast.literal_eval(arg) for arg in args], ast.literal_eval(expected), kwargs)
     except (SyntaxError, ValueError):
         pass
-    problem = f"{text[:80]!r} is not `assert f(literals) == literal`, and running it would show it to the program"
+    problem = f"{text[:80]!r} is not `assert f(literals) == literal`, and running it shows the value to the program"
     raise ConfigError(place, problem, "Write the call and its value: {fn_name, args, expected}")
 
 
 def _checked(case: FunctionCase, place: str) -> FunctionCase:
-    """Check a case: its expected value becomes JSON data, and its arguments must be marshallable for the child."""
+    """Check that `marshal` can write a case's arguments for the child, and convert its expected value to JSON data."""
     if not isinstance(case.function, str) or not case.function.isidentifier():
         _fail(f"{place}.function", f"{case.function!r} is not a function's name")
     if not _is_list(case.args):
@@ -191,7 +191,7 @@ def _checked(case: FunctionCase, place: str) -> FunctionCase:
 
 
 def _whole_keys(value: Any) -> Any:
-    """Convert text keys back to whole numbers, as the graders of these data sets do."""
+    """Convert a dict's string keys back to whole numbers, as the graders of these data sets do."""
     if isinstance(value, dict) and value and all(isinstance(key, str) and key.isdecimal() for key in value):
         return {int(key): item for key, item in value.items()}
     return value

@@ -16,8 +16,8 @@ class ExecutionStatus(str, Enum):
         TIMEOUT: the program exceeded its time limit, excluding time spent waiting for a core.
         MEMORY: an unhandled MemoryError.
         OUTPUT_LIMIT: the program wrote more than allowed.
-        KILLED: ended by a signal, or by the sandbox for its disk space, files or threads; `stderr` contains the reason.
-        REFUSED: not run, because this machine offers no isolation and `unsafe=True` was not set.
+        KILLED: killed by a signal, or by the sandbox for exceeding a limit such as disk space; `stderr` has the reason.
+        REFUSED: the program was not run, because this machine offers no isolation and `unsafe=True` was not set.
         UNAVAILABLE: the sandbox itself failed, which a program cannot cause; the program was not judged.
     """
 
@@ -37,15 +37,15 @@ class Execution:
 
     Attributes:
         status: how the run ended.
-        stdout: standard output, with undecodable bytes replaced; only the start of an output that is too long.
-        stderr: standard error, decoded and cut like `stdout`, plus the sandbox's remark if it ended the program.
-        exit_code: as in Python's `subprocess`: the negated signal number if a signal ended it, or None if the sandbox
-            ended the program or did not start it.
+        stdout: standard output, with undecodable bytes replaced; an output that is too long is truncated.
+        stderr: standard error, decoded and truncated like `stdout`, plus a remark if the sandbox killed the program.
+        exit_code: exit code as in Python's `subprocess`: the negated signal number if a signal killed the program, or
+            None if the sandbox killed the program or did not start it.
         value: return value of the function of `PythonSandbox.call`, as JSON text that the program could have forged;
             None otherwise.
-        wall_s: seconds from the fork to the end, without the time spent waiting for a free place.
-        own_s: `wall_s` without time spent waiting for a core, or the CPU seconds if they are more; a TIMEOUT with fewer
-            seconds than the limit does not prove that the program is too slow.
+        wall_s: seconds from the fork to the end of the process, excluding time spent waiting for a free place.
+        own_s: `wall_s` without time spent waiting for a core, or the CPU seconds if these are more; a TIMEOUT with
+            `own_s` below the limit does not prove that the program is too slow.
     """
 
     status: ExecutionStatus
@@ -64,8 +64,8 @@ class IsolationReport:
     Attributes:
         isolated: whether the isolation suffices for untrusted code.
         layers: the working layers.
-        missing: layer -> why it does not work, and the remedy.
-        acts: attempted act -> "denied" or "ALLOWED".
+        missing: layer -> why this layer does not work, and the remedy.
+        acts: attempted action -> "denied" or "ALLOWED".
     """
 
     isolated: bool

@@ -1,11 +1,11 @@
-r"""`grade`: finds out which of a problem's tests an untrusted program passes.
+r"""`grade` finds out which of a problem's tests an untrusted program passes.
 
     report = await grade(code, {"inputs": ["1 2\n"], "outputs": ["3\n"]})
     report.fraction  # 1.0
 
 Each case runs in a separate process, which gets the program and the case's input. The expected value stays outside the
-program's process, so even a forged answer must be right. Exiting early, answering twice, or writing into another
-process's stream does not pass a case, because an answer counts only if its process ran to the end.
+program's process, so even a forged answer passes only if it is right. Exiting early, answering twice, or writing into
+another process's stream does not pass a case, because an answer counts only if its process ran to the end.
 
 Tests with few possible answers can be passed by guessing, and a policy that was trained on these tests may know their
 answers.
@@ -28,9 +28,9 @@ from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.sandbox.host.shared import repeated_if_busy
 
-_AT_ONCE = 64  # cases of one program
-_ROOM = 2  # allowed bytes per expected byte, because whitespace is ignored
-_MAX_SHOWN = 200  # characters of a program's output in a reason
+_AT_ONCE = 64  # concurrent cases of one program
+_ROOM = 2  # output bytes allowed per expected byte, because whitespace is ignored
+_MAX_SHOWN = 200  # characters of a program's output that a reason quotes
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class GradeReport:
 
     @property
     def fraction(self) -> float:
-        """Share of passed cases, 0 to 1."""
+        """Share of passed cases, from 0 to 1."""
         return self.passed / self.total
 
     def score(self, *, all_or_nothing: bool = False) -> float:
@@ -92,26 +92,27 @@ async def grade(
     """Run `code` on each case.
 
     To call a function, the program runs as a module other than `__main__`, with the usual imports available. The
-    function's value is compared exactly (a bool is not a number, 1 equals 1.0, a tuple equals a list). A program's
-    standard output is compared without whitespace at the ends of lines and empty lines at the end, and its exit code
-    has to be 0.
+    function's return value is compared exactly (a bool is not a number, 1 equals 1.0, a tuple equals a list). A
+    program's standard output is compared without whitespace at the ends of lines and empty lines at the end, and its
+    exit code has to be 0.
 
     Args:
         code: the program.
-        tests: the cases, in one of the forms of `read_cases`.
-        sandbox: sandbox that runs the program; None means a new sandbox, which takes about a second; pass `await
+        tests: the cases, in one of the forms that `read_cases` accepts.
+        sandbox: sandbox that runs the program; None starts a new sandbox, which takes about a second. Pass `await
             shared_sandbox()` to grade many programs.
         timeout_s: time limit of one case, in seconds, excluding time spent waiting for a core.
         memory_mb: memory limit of one case, in MiB.
-        total_timeout_s: time limit of all cases, in seconds, as if no other program were running; later cases fail.
+        total_timeout_s: time limit for all cases together, in seconds, as if no other program were running; later cases
+            fail.
         stop_at_first_failure: skip all cases after the first failure.
         float_tolerance: allowed difference of floats, and of numbers in an output, absolute and relative to the
             expected value.
 
     Raises:
         ConfigError: the tests cannot be read.
-        UnscoredError: the program cannot be judged: the sandbox failed, cannot run on this machine, or was too busy,
-            twice, to tell whether the program is too slow.
+        UnscoredError: the program cannot be judged, because the sandbox failed, cannot run on this machine, or was
+            twice too busy to tell if the program is too slow.
     """
     cases = read_cases(tests)
     limit_s = min(timeout_s, total_timeout_s or timeout_s)
@@ -147,10 +148,10 @@ async def grade_in_order(
     stop_at_first_failure: bool = False,
     at_once: int,
 ) -> GradeReport:
-    """Return the results of `run` for all cases, which run concurrently; the order in which they end does not matter.
+    """Run all cases concurrently with `run` and return their results, regardless of the order in which cases end.
 
     Args:
-        run: runs one case.
+        run: function that runs one case.
         cases: the cases to run.
         total_timeout_s: see `grade`.
         stop_at_first_failure: see `grade`.
@@ -214,7 +215,7 @@ def difference(case: Case, stdout: str, value: str | None, tolerance: float) -> 
 
 
 def _failure(execution: Execution) -> str:
-    """Return why a program failed, in one line, or ""."""
+    """Return a one-line reason why a program failed, or "" if the program succeeded."""
     if execution.status == ExecutionStatus.OK:
         return ""
     lines = [line for line in execution.stderr.strip().splitlines() if line.strip()]

@@ -1,8 +1,8 @@
-"""`Places`: limits the programs, queries and comparisons that run at once, over all processes of a user on this node.
+"""`Places` limits how many programs, queries and comparisons all processes of a user run concurrently on this node.
 
-A place is a lock on one byte of a file in the temporary folder; the kernel frees it when its process ends. Tasks in one
-process get places in order. Between processes the order is random, and no process keeps all places, because four times
-per second it leaves a free place to the first process that checks.
+A place is a lock on one byte of a file in the temporary folder; the kernel frees the place when its process exits.
+Tasks in one process get places in the order of their requests. Between processes the order is random, and no process
+keeps all places, because up to four times per second each leaves a freed place to the first process that checks.
 
 Processes with a different TMPDIR, or with a TMPDIR that does not support locks, have separate places.
 """
@@ -36,7 +36,7 @@ class Places:
 
     Args:
         count: the number of places.
-        shared: whether all processes of this node share them; otherwise they belong to this object.
+        shared: whether all processes of this node share the places; otherwise the places belong to this object.
     """
 
     def __init__(self, count: int, *, shared: bool = True) -> None:
@@ -82,7 +82,7 @@ class Places:
 
     def close(self) -> None:
         """Free all places; a task that still holds a place may return it later."""
-        self._lock(0, fcntl.F_UNLCK, size=0)  # 0: all. A fork of this process may also have the file open
+        self._lock(0, fcntl.F_UNLCK, size=0)  # 0 means all; a fork of this process may also have the file open
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -97,7 +97,7 @@ class Places:
 
 
 def in_a_place(work: Callable[[], T]) -> T:
-    """Run `work` in a place of this node and return its result; retry once after an UnscoredError."""
+    """Wait for a place on this node, run `work` and return its result; retry once after an UnscoredError."""
     with contextlib.closing(Places(PLACES)) as places:
         while not places.take():
             time.sleep(places.pause_s())

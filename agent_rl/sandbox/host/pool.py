@@ -19,10 +19,10 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "lean": (),
     "numpy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft"),
     "sympy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft", "sympy"),
-    "reasoning_gym": ("reasoning_gym",),  # three seconds to import
+    "reasoning_gym": ("reasoning_gym",),  # takes three seconds to import
     "pytest": ("pytest", "_pytest.helpconfig", "_pytest.skipping", "_pytest.unittest", "pdb"),
 }
-"""Modules that each kind of zygote has loaded. A fork copies page tables, so plain programs get a small parent."""
+"""Modules that each kind of zygote loads. A fork copies page tables, so plain programs get a small parent."""
 
 KILLER = Execution(
     ExecutionStatus.KILLED, stderr="sandbox: the program was ended with the process that ran it, alone\n"
@@ -37,9 +37,9 @@ _WORDS = {
     "numpy": ("numpy", "scipy", "pandas", "sklearn"),
     "pytest": ("pytest", "unittest", "def test", "class Test"),
 }
-_PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # between attempts to start a zygote
+_PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # pauses between attempts to start a zygote
 _BUSY = 4
-"""If a zygote has more children than this, another zygote of its kind is started."""
+"""If a zygote has at least this many children, another zygote of its kind is started."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Pool:
 
     Args:
         settings: the zygotes' settings.
-        places: places for running programs; closed with the pool.
+        places: places for running programs; the pool closes them when it stops.
         output_bytes: maximum output of a program or a cell, in bytes.
     """
 
@@ -69,7 +69,7 @@ class Pool:
         self._is_closed = self._warned = False
 
     def check_loop(self) -> None:
-        """Raise RuntimeError in an event loop other than the one that opened this pool."""
+        """Raise RuntimeError if the running event loop is not the one that opened this pool."""
         if asyncio.get_running_loop() is not self.loop:
             raise RuntimeError("a PythonSandbox works only in the event loop that opened it; open one per event loop")
 
@@ -89,7 +89,7 @@ class Pool:
         return best
 
     async def get(self, kind: str, *, alone: bool = False) -> Zygote:
-        """Return a zygote of `kind`, started if necessary, or with `alone` a new zygote that no other program gets yet.
+        """Return a zygote of `kind`, started if necessary; with `alone`, start one that no other program can get yet.
 
         Raises:
             NotRun: the zygote cannot start, or this machine offers no isolation.
@@ -108,7 +108,7 @@ class Pool:
             return zygote
 
     async def attempt(self, kind: str, run: Callable[[Zygote], Awaitable[Execution]]) -> Execution:
-        """Return the outcome of `run` with a zygote of `kind`, or with another if that zygote died too early.
+        """Return the outcome of `run` with a zygote of `kind`; if the zygote dies too early, repeat with another one.
 
         If programs can kill their zygote, a program whose zygote died runs again alone, and fails if that zygote
         dies too.
@@ -154,7 +154,7 @@ class Pool:
         missing = "".join(f"\n- {layer}: {why}" for layer, why in self.report.missing.items())
         if not self._settings.unsafe:
             text = f"this machine does not offer enough isolation. Missing:{missing}\n"
-            raise NotRun(f"{text}Provide it, or accept the risk with unsafe=True.", ExecutionStatus.REFUSED)
+            raise NotRun(f"{text}Provide these layers, or accept the risk with unsafe=True.", ExecutionStatus.REFUSED)
         if not self._warned:
             self._warned = True
             logger.warning("unsafe=True: programs run without sufficient isolation. Missing:%s", missing)
@@ -171,7 +171,7 @@ class Pool:
                 kind.clear()
         in_namespace = (
             self.report is not None and "namespace" in self.report.layers
-        )  # where a zygote cannot remove its root
+        )  # in a namespace, a zygote cannot remove its root
         if killed or in_namespace:
             sweep(self._settings.scratch_parent)
 
@@ -193,7 +193,7 @@ async def _start_zygote(settings: ZygoteSettings) -> tuple[Zygote, Any]:
 
 
 def check_limits(timeout_s: float, memory_mb: int) -> None:
-    """Raise ValueError for limits that are not positive or too large."""
+    """Raise ValueError if a limit is not positive or is too large."""
     if not 0 < timeout_s < 1e7:
         raise ValueError(f"timeout_s must be a positive number of seconds, not {timeout_s!r}")
     if not 0 < memory_mb < 1 << 30:

@@ -15,8 +15,8 @@ from agent_rl.sandbox.jail.run_queue import PATIENCE
 
 _READ_BYTES = 1 << 16
 _READ_AFTER_S = 0.02  # a pipe's buffer has 64 KiB, so most programs end before reading is necessary
-_HANG_S = 30.0  # after a deadline, until a silent zygote is killed
-_TICK_S = 1.0  # unit of _HANG_S, so that a blocked event loop counts little
+_HANG_S = 30.0  # seconds from a deadline until an unresponsive zygote is killed
+_TICK_S = 1.0  # _HANG_S is counted in ticks, so that a blocked event loop uses up little of it
 _EXCESS = {
     Reason.DISK: "it wrote more to disk than allowed",
     Reason.FILES: "it created more files than allowed",
@@ -31,16 +31,16 @@ class Child:
 
     Args:
         pool: the open sandbox.
-        zygote: the zygote that forks it.
-        order: flags, size of the code in bytes, time limit in seconds, memory limit in bytes.
-        channel: creates the descriptors of the child's input: the child's end and this process's end.
-        link: the child's end of a socket to another child, if any; it is closed here.
+        zygote: the zygote that forks the child.
+        order: the flags, the size of the code in bytes, the time limit in seconds, and the memory limit in bytes.
+        channel: function that returns the descriptors of the two ends of the child's input, the child's end first.
+        link: the child's end of a socket to another child, if any; this process closes it after sending it.
 
     Attributes:
-        ended: future of the child's end; raises `Lost` if the zygote dies first.
+        ended: future that returns the child's `End`, or raises `Lost` if the zygote dies first.
         channel: this process's end of the child's input.
         room: remaining bytes of output that the child may write.
-        overflow: whether it exceeded its output limit and is being killed.
+        overflow: whether the child exceeded its output limit and is being killed.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Child:
 
         Args:
             data: the bytes to write.
-            limit_s: the child's time limit for processing it, in seconds.
+            limit_s: the child's time limit for processing `data`, in seconds.
             last: whether to close the channel afterwards, so that the child reads an end of file.
         """
         self._rest, self._last = memoryview(data), last
@@ -92,7 +92,7 @@ class Child:
         self._zygote.order(op, self._number, limit_s)
 
     def execution(self, end: End, limit_s: float) -> Execution:
-        """Return the outcome of the child, which has ended."""
+        """Return the outcome of the child, which must have ended."""
         self.drain()
         out, err = self.take()
         status, exit_code, remark = _verdict(end, self.overflow, limit_s)
@@ -107,7 +107,7 @@ class Child:
                 pass
 
     def take(self) -> tuple[str, str]:
-        """Return the output since the last call, decoded."""
+        """Return the decoded standard output and standard error since the last call of `take`."""
         out, err = (b"".join(parts).decode("utf-8", "replace") for parts in self._parts.values())
         for parts in self._parts.values():
             parts.clear()
@@ -120,7 +120,7 @@ class Child:
         self._stop_writing()
 
     def close(self) -> None:
-        """Kill the child if it has not ended, and close this process's ends."""
+        """Kill the child if it has not ended, and close this process's ends of its input and output."""
         self._timer.cancel()
         self.stop_feeding()
         self._zygote.forget(self._number)
@@ -191,11 +191,11 @@ class Child:
 
 
 def _verdict(end: End, overflow: bool, limit_s: float) -> tuple[ExecutionStatus, int | None, str]:
-    """Return the status, the exit code, and the sandbox's remark."""
+    """Return the status and the exit code of an ended child, and the sandbox's remark."""
     if end.reason == Reason.NOT_FORKED:
         return ExecutionStatus.UNAVAILABLE, None, f"no process could be started: {os.strerror(end.status)}"
     if end.reason == Reason.NOT_CONFINED:
-        return ExecutionStatus.UNAVAILABLE, None, ""  # the child wrote the reason
+        return ExecutionStatus.UNAVAILABLE, None, ""  # the child wrote the reason to stderr
     if overflow:
         return ExecutionStatus.OUTPUT_LIMIT, None, "the program was ended: it wrote more output than allowed"
     if end.reason == Reason.DEADLINE:

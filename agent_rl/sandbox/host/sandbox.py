@@ -1,12 +1,12 @@
-"""`PythonSandbox`: runs untrusted Python programs, each in a separate confined process, from one event loop.
+"""`PythonSandbox` runs untrusted Python programs, each in a separate confined process, from one event loop.
 
 A program runs as `__main__` in a fresh process that may read the standard library and the declared packages, write to
 one directory that is removed afterwards, and use neither the network nor other programs. The program's time, memory,
-output, files and threads are limited. The kernel reports how a program ended; the program's output cannot change that.
+output, files and threads are limited. The kernel reports how a program ended; a program cannot change this report.
 
 The sandbox is not a virtual machine, so a kernel vulnerability affects it. A program can see names and sizes of
-files elsewhere, but not their contents. Objects that are still alive when the program ends are not finalized. Disk,
-files and threads are counted about ten times per second, so a program can exceed these limits for a moment.
+files elsewhere, but not their contents. Objects that are still alive when the program ends are not finalized. Disk
+space, files and threads are checked about ten times per second, so a program can exceed these limits for a moment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from agent_rl.sandbox.host.supervisor import NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import CALL, SHOW_LAST, ZygoteSettings
 
 _MIB = 1 << 20
-_PACKAGES = ("site-packages", "dist-packages")  # of the interpreter itself, which a virtual environment does not import
+_PACKAGES = ("site-packages", "dist-packages")  # the interpreter's own, which a virtual environment does not import
 _SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/zero", "/dev/urandom")
 
 
@@ -44,8 +44,8 @@ class PythonSandbox:
     sympy, chosen by the words in the program.
 
     Args:
-        max_concurrency: maximum number of concurrent programs (or cells) in this sandbox. If None, they share this
-            node's places (`host/places.py`) with all other processes.
+        max_concurrency: maximum number of concurrent programs (or cells) in this sandbox. If None, the programs share
+            this node's places (`host/places.py`) with all other processes.
         packages: installed packages that programs may import, with their requirements. The rest of the
             environment cannot be imported or read.
         unsafe: whether to run programs even if the machine does not offer enough isolation.
@@ -98,7 +98,7 @@ class PythonSandbox:
 
     @property
     def report(self) -> IsolationReport | None:
-        """The isolation of this machine, or None before the first program or `probe`."""
+        """The isolation of this machine, or None before the first run or `probe`."""
         return self._pool.report if self._pool is not None else None
 
     async def probe(self) -> IsolationReport:
@@ -130,10 +130,10 @@ class PythonSandbox:
 
         Args:
             code: the program.
-            stdin: its standard input.
-            timeout_s: time limit in seconds, excluding time spent waiting for a core (at most twenty times as many in
-                wall time), and limit of the CPU seconds of all its threads together.
-            memory_mb: limit of address space beyond an interpreter with its packages loaded, in MiB.
+            stdin: the program's standard input.
+            timeout_s: time limit in seconds, excluding time spent waiting for a core (the wall time may reach twenty
+                times the limit); the limit also applies to the CPU seconds of all threads together.
+            memory_mb: limit of the address space in addition to an interpreter with its packages, in MiB.
             show_last: whether to print the value of a final expression, as a notebook does.
             output_bytes: extra output beyond the sandbox's `output_bytes`, in bytes.
 
@@ -159,7 +159,7 @@ class PythonSandbox:
             call: the function's name, positional and keyword arguments, of types that `marshal` can write.
             timeout_s: time limit of the program and the call together; see `run`.
             memory_mb: see `run`.
-            output_bytes: see `run`; the value, as JSON text, counts as output.
+            output_bytes: see `run`; the value, as JSON text, is part of the output.
         """
         mark = secrets.token_hex(16)
         order: Any = (*call, mark)
@@ -192,7 +192,7 @@ class PythonSandbox:
 
         Args:
             timeout_s: limit of one run, in wall-clock seconds and in CPU seconds of all threads together.
-            memory_mb: limit of address space beyond an interpreter with its packages loaded, in MiB.
+            memory_mb: limit of the address space in addition to an interpreter with its packages, in MiB.
         """
         check_limits(timeout_s, memory_mb)
         return SandboxSession(self._open_pool(), timeout_s, memory_mb)
@@ -205,7 +205,7 @@ class PythonSandbox:
 
 
 def _package_files(packages: Iterable[str]) -> dict[str, str]:
-    """Return top-level files and directories of `packages` and their installed requirements, as paths by name.
+    """Map the names of top-level files and directories of `packages` and their installed requirements to paths.
 
     Raises:
         ConfigError: a declared package is not installed.
@@ -223,7 +223,7 @@ def _package_files(packages: Iterable[str]) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             if is_declared:
                 raise ConfigError("packages", f"{name!r} is not installed", "Install it, or remove it") from None
-            continue  # a requirement for another system
+            continue  # the requirement is for another system
         for file in distribution.files or ():
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not top.endswith(".pth") and top not in paths:
@@ -258,7 +258,7 @@ def _readable_paths(files: Iterable[str]) -> list[str]:
 
 
 def _without(path: str, excluded: list[str]) -> list[str]:
-    """Return `path`, or, if it contains excluded directories, its other entries."""
+    """Return `path` itself, or, if it contains excluded directories, everything else in `path`."""
     if path in excluded:
         return []
     if not any(folder.startswith(f"{path}/") for folder in excluded):

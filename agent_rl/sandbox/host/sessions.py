@@ -1,11 +1,11 @@
-"""`SandboxSession`: runs programs one after another in one process, so that variables survive.
+"""`SandboxSession` runs programs one after another in one process, so that variables survive.
 
-Between two runs the process is paused, so that leftover threads use no CPU time. If the sandbox ends a run, the
-process ends too; the next run starts without variables and reports this in its `stderr`.
+Between two runs the process is paused, so that leftover threads use no CPU time. If the sandbox kills a run, the
+process dies too; the next run starts without variables and reports the loss in its `stderr`.
 
 Programs of one session are not protected from one another, and the process itself reports the end of a run; a program
 that forges this report only ends its own run early. If this process's event loop is blocked at the deadline, an answer
-that arrived in the meantime counts as on time.
+that arrived in the meantime is treated as on time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from agent_rl.sandbox.jail.protocol import CELL, CELL_END, NONCE_BYTES, SESSION,
 
 _MIB = 1 << 20
 _READ_BYTES = 1 << 16
-_MARGIN_S = 0.05  # how far a zygote's clock for a run is ahead of ours
+_MARGIN_S = 0.05  # how far a zygote's clock for a run is ahead of this process's clock
 _STALL_S = 0.1  # lateness of a blocked event loop at a deadline
-_END_S = 2.0  # from the end of the channel to the report of the process's end
+_END_S = 2.0  # from the closing of the channel to the report that the process has ended
 
 
 class SandboxSession:
@@ -61,7 +61,7 @@ class SandboxSession:
 
         Args:
             code: the program.
-            stdin: input of `input()` and `sys.stdin`.
+            stdin: text that `input()` and `sys.stdin` read.
             timeout_s: time limit in seconds, see `PythonSandbox.run`; None means the session's limit.
             show_last: whether to print the value of a final expression, as a notebook does.
 
@@ -91,7 +91,7 @@ class SandboxSession:
             try:
                 return await self._process.run(nonce, cell, limit_s)
             except Lost:
-                self._close()  # it had no variables yet
+                self._close()  # the process had no variables yet
                 raise
 
         try:
@@ -134,7 +134,7 @@ class _Process(Child):
         self._loop.add_reader(self.channel, self._read_channel)
 
     async def run(self, nonce: bytes, cell: bytes, limit_s: float) -> Execution:
-        """Run one cell; afterwards the process is paused, or `ended` is done.
+        """Run one cell; when this method returns, the process is paused or has ended.
 
         Raises:
             Lost: the zygote died.
@@ -147,10 +147,10 @@ class _Process(Child):
         self.feed(cell, limit_s, last=False)
         try:
             await asyncio.wait((self.ended, self._answered), return_when=asyncio.FIRST_COMPLETED)
-            if self._channel_ended:  # the process has ended, which its zygote will report, or the program closed it
+            if self._channel_ended:  # the program closed the channel, or the process ended, as its zygote will report
                 await asyncio.wait((self.ended,), timeout=_END_S)
             if not self.ended.done() and not self._is_answer:
-                self.order(Op.KILL)  # the program wrote to the channel
+                self.order(Op.KILL)  # the program itself wrote to the channel
                 await asyncio.wait((self.ended,))
         finally:
             self.stop_feeding()
@@ -160,11 +160,11 @@ class _Process(Child):
             await asyncio.wait((self.ended,))
         waited_s = max(
             0.0, self._zygote.waited_s(self._number) - waited_before
-        )  # read first, so that it is never too long
+        )  # read first, so that the value is never too high
         own_s = self._loop.time() - started - waited_s
         if not self.ended.done():
             self.order(Op.PAUSE)
-            if own_s > limit_s - _MARGIN_S:  # the zygote decides: pausing ends a late run
+            if own_s > limit_s - _MARGIN_S:  # the zygote kills a late run when asked to pause it
                 await asyncio.wait((self.ended,), timeout=_END_S)
         wall_s = self._loop.time() - started
         if self.ended.done() and not self._may_have_been_in_time():
@@ -174,7 +174,7 @@ class _Process(Child):
         return Execution(status, *self.take(), exit_code, wall_s, own_s=own_s)
 
     def close(self) -> None:
-        """Kill the process if it has not ended, and close this process's ends."""
+        """Kill the session's process if it has not ended, and close this process's ends of its channel and output."""
         self._loop.remove_reader(self.channel)
         super().close()
 
@@ -189,7 +189,7 @@ class _Process(Child):
         self._late_s = self._loop.time() - due
 
     def _may_have_been_in_time(self) -> bool:
-        """Whether the process answered but was ended at its deadline while this event loop was blocked."""
+        """Whether the process answered but was killed at its deadline while this event loop was blocked."""
         if self._late_s < _STALL_S or not self._is_answer or self.ended.exception() is not None:
             return False
         return self.ended.result().reason == Reason.DEADLINE

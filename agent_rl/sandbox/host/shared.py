@@ -22,14 +22,14 @@ logger = logging.getLogger(__name__)
 
 Key = tuple[tuple[str, ...], int | None, bool]
 
-# Keeps the task that keeps each sandbox open, because an event loop has only weak references to its tasks.
+# Stores the task that keeps each sandbox open, because an event loop has only weak references to its tasks.
 _sandboxes: PerLoop[dict[Key, tuple[asyncio.Future[PythonSandbox], asyncio.Task[None]]]] = PerLoop(dict)
 
 
 async def shared_sandbox(
     *, packages: Sequence[str] = ("numpy", "sympy"), max_concurrency: int | None = None, unsafe: bool = False
 ) -> PythonSandbox:
-    """Return the running event loop's sandbox with these settings of `PythonSandbox`.
+    """Return the `PythonSandbox` with these settings that the running event loop shares.
 
     A separate task closes the sandbox when `asyncio.run` cancels the remaining tasks at its end. If this process ends
     without cancelling its tasks, the sandbox's processes exit too.
@@ -52,7 +52,7 @@ async def _keep(key: Key, ready: asyncio.Future[PythonSandbox]) -> None:
         async with await asyncio.to_thread(make) as sandbox:  # reads the installed packages
             ready.set_result(sandbox)
             await asyncio.Event().wait()
-    except Exception as error:  # the error goes to the callers that wait for the sandbox
+    except Exception as error:  # the callers that wait for the sandbox get the error
         if ready.done():
             logger.exception("the sandbox could not be closed")
         else:
@@ -62,11 +62,11 @@ async def _keep(key: Key, ready: asyncio.Future[PythonSandbox]) -> None:
 
 
 def raise_if_not_run(execution: Execution, key: str) -> None:
-    """Raise an error if an execution did not judge the program.
+    """Raise an error if an execution failed because of the machine or the sandbox.
 
     Args:
         execution: the outcome.
-        key: the configuration key of `unsafe`.
+        key: the configuration key that sets `unsafe`.
 
     Raises:
         ConfigError: this machine offers no isolation, and `unsafe` is not set.
@@ -80,7 +80,7 @@ def raise_if_not_run(execution: Execution, key: str) -> None:
 
 
 async def repeated_if_busy(run: Callable[[], Awaitable[Execution]], limit_s: float) -> Execution:
-    """Return the outcome of `run`, repeated once if a timeout does not prove that the program needs `limit_s` seconds.
+    """Return the outcome of `run`; repeat once if a timeout does not prove that the program needs `limit_s` seconds.
 
     Raises:
         UnscoredError: the machine was too busy both times.
@@ -89,4 +89,4 @@ async def repeated_if_busy(run: Callable[[], Awaitable[Execution]], limit_s: flo
         execution = await run()
         if execution.status != ExecutionStatus.TIMEOUT or execution.own_s > 0.99 * limit_s:
             return execution
-    raise UnscoredError(f"the machine is too busy: a program got {execution.own_s:.3g} s of its {limit_s:g} s, twice")
+    raise UnscoredError(f"the machine is too busy: twice, a program got only {execution.own_s:.3g} s of {limit_s:g} s")

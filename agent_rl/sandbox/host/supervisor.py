@@ -28,8 +28,7 @@ _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _STOP_S = 5.0
 _POLL_S = 0.005
 _SEND_AGAIN_S = 0.01
-# The zygote's own imports register no fork handlers: it has no threads to repair, and a child seeds its random numbers
-# in a cheaper way.
+# No fork handlers are registered, because a zygote has no threads to repair and children seed random numbers cheaply.
 _BOOT = """
 import os
 import sys
@@ -49,7 +48,7 @@ _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
-    "LD_BIND_NOW": "1",  # otherwise each child resolves each C function that it calls
+    "LD_BIND_NOW": "1",  # without this, each child resolves every C function that it calls
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -89,7 +88,7 @@ class NotRun(Exception):
 
 
 class Lost(Exception):
-    """The zygote died before the end of the child.
+    """The zygote died before its child ended.
 
     Args:
         running: whether the child is known to have run.
@@ -101,7 +100,7 @@ class Lost(Exception):
 
 
 class Zygote:
-    """One running zygote and its children; `start` creates it."""
+    """A running zygote and its children; create one with `start`."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
@@ -143,7 +142,7 @@ class Zygote:
             await zygote._loop.sock_sendall(ours, json.dumps(asdict(settings)).encode())
             answer = await _first_packet(zygote._loop, ours)
             if not answer:
-                raise NotRun(f"the sandbox's process ended while it started:\n{zygote._read_stderr()}")
+                raise NotRun(f"the sandbox's process exited during startup:\n{zygote._read_stderr()}")
             greeting = json.loads(answer)
             if "error" in greeting:
                 problem = f"the sandbox's process could not start:\n{greeting['error']}"
@@ -166,7 +165,7 @@ class Zygote:
     def fork(
         self, flags: int, code_bytes: int, limit_s: float, memory_bytes: int, descriptors: tuple[int, ...]
     ) -> tuple[int, asyncio.Future[End]]:
-        """Request a child with `descriptors`, which are closed here after sending.
+        """Request a child with `descriptors`, which this process closes after sending them.
 
         Returns:
             The child's number, and a future that resolves when the child ends, or raises `Lost` if the zygote dies.
@@ -176,7 +175,7 @@ class Zygote:
         order = FORK.pack(Op.FORK, self._numbers, flags, code_bytes, limit_s, memory_bytes)
         self._orders.append((order, descriptors))
         if len(self._orders) == 1:
-            self._loop.call_soon(self._send)  # after its input is written, so that the child does not wait for it
+            self._loop.call_soon(self._send)  # after the input is written, so that the child does not wait for it
         return self._numbers, future
 
     def order(self, op: Op, number: int, limit_s: float = 0.0) -> None:
@@ -191,7 +190,7 @@ class Zygote:
         return run_queue(self._running[number])[1] if number in self._running else 0.0
 
     def kill(self) -> None:
-        """Kill the zygote, because it does not answer."""
+        """Kill the zygote, which does not answer."""
         logger.error("the sandbox's process %d does not answer and is killed", self.pid)
         self._process.kill()
 
@@ -210,7 +209,7 @@ class Zygote:
                 else:
                     self._control.send(order)
             except OSError as error:
-                if error.errno in (errno.EAGAIN, errno.ETOOMANYREFS):  # the socket or the descriptor limit is full
+                if error.errno in (errno.EAGAIN, errno.ETOOMANYREFS):  # too many packets or descriptors are waiting
                     self._loop.call_later(_SEND_AGAIN_S, self._send)
                 else:  # the zygote is gone, which `_read` notices
                     self._drop_orders()
@@ -252,7 +251,7 @@ class Zygote:
         for number, future in self._ends.items():
             if not future.done():
                 future.set_exception(Lost(number in self._running))
-                future.exception()  # marks it as retrieved
+                future.exception()  # marks the exception as retrieved
         self._ends.clear()
 
     def _read_stderr(self) -> str:
@@ -268,16 +267,16 @@ class Zygote:
             self._died()
         self._control.close()
         with anyio.move_on_after(_STOP_S):
-            while self._process.poll() is None:  # noqa: ASYNC110 - no thread can start while the interpreter ends
+            while self._process.poll() is None:  # noqa: ASYNC110 - no thread can start while the interpreter shuts down
                 await asyncio.sleep(_POLL_S)
-        self._process.kill()  # no effect if it has ended
+        self._process.kill()  # no effect if the process has exited
         self._process.wait()
         assert self._process.stderr is not None
         self._process.stderr.close()
 
 
 async def _first_packet(loop: asyncio.AbstractEventLoop, control: socket.socket) -> bytes:
-    """Return a zygote's first packet. Time during which the event loop is blocked counts as one tick.
+    """Return a zygote's first packet; a blocked event loop uses up only one tick of the time limit.
 
     Raises:
         TimeoutError: the zygote sends nothing.

@@ -1,8 +1,8 @@
-"""`grade_by_tests`: grades an untrusted program with tests written in Python.
+"""`grade_by_tests` grades an untrusted program with tests written in Python.
 
 Two jailed processes are connected by a socket: one runs the program, and the other runs the tests, which call the
-program's names through stand-ins. Expected values never enter the program's process, and test results count only if
-their process ran to its end.
+program's names through stand-ins. Expected values never enter the program's process, and test results count only if the
+tests' process ran to its end.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class PythonTests:
     """The tests of a row.
 
     Attributes:
-        tests: source of the tests.
-        prefix: source that precedes the program and that the tests can use too.
+        tests: source code of the tests.
+        prefix: source code that precedes the program and that the tests can use too.
         entry_point: argument of `check(candidate)`, such as `f` or `Solution().f`; "" if there is no `check`.
     """
 
@@ -54,20 +54,20 @@ async def grade_by_tests(
     total_timeout_s: float = 60.0,
     stop_at_first_failure: bool = False,
 ) -> GradeReport:
-    """Run the tests on `code`, in one process for all tests.
+    """Run all tests on `code` in a single process.
 
     Args:
         code: the program, without the prefix.
         tests: the tests.
-        sandbox: sandbox that runs both.
-        timeout_s: CPU seconds of one call of the program; after a longer call, all tests fail.
+        sandbox: sandbox that runs the program and the tests.
+        timeout_s: limit of the CPU seconds of one call to the program; if a call takes longer, all tests fail.
         memory_mb: memory limit of each of the two processes, in MiB.
         total_timeout_s: time limit of all tests, in seconds, excluding time spent waiting for a core.
         stop_at_first_failure: skip all tests after the first failure.
 
     Raises:
         UnscoredError: a test needs an object that cannot be sent to the program, no test exists, the sandbox failed, or
-            the machine was too busy, twice, to tell whether the program is too slow.
+            the machine was twice too busy to tell if the program is too slow.
     """
     order = {**asdict(tests), "limit_s": timeout_s, "stop": stop_at_first_failure}
     program = "\n\n".join(part for part in (tests.prefix, code) if part)
@@ -88,7 +88,7 @@ async def grade_by_tests(
 
 
 async def _run(pool: Pool, program: str, order: Mapping[str, Any], limit_s: float, memory_bytes: int) -> Execution:
-    """Run the tests' process to its end, then end the program's process."""
+    """Run the tests' process to its end, then kill the program's process."""
     text_of_order = json.dumps(order)
     async with pool.slots:
         children: list[Child] = []

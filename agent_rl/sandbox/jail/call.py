@@ -1,6 +1,6 @@
-"""Calls one function of a program: prepares its namespace, and returns the value as JSON.
+"""Prepares a program's namespace, calls one of the program's functions, and returns the value as JSON.
 
-The trusted side cannot rely on this code in the program's process; it uses `plain` for expected values.
+The trusted side cannot rely on what this code does in the program's process; it uses `plain` for expected values only.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class NotComparable(ValueError):
 
 
 def begin(namespace: dict[str, Any], modules: dict[str, Any]) -> None:
-    """Add the usual names to the program's namespace, and name it like an imported module."""
-    exec(_PRELUDE, namespace)  # noqa: S102 - our own constant
+    """Add the usual names to the program's namespace, and give the program the name of an imported module."""
+    exec(_PRELUDE, namespace)  # noqa: S102 - the code is a constant of this module
     modules[_NAME] = modules["__main__"]
     namespace["__name__"] = _NAME
 
@@ -45,14 +45,15 @@ def marked_value(call: bytes, namespace: dict[str, Any], _: dict[str, Any]) -> b
     """Call a function and return its value as JSON after a mark.
 
     Args:
-        call: `(function, args, kwargs, mark)`, marshalled; a method of the `Solution` class overrides a function.
+        call: `(function, args, kwargs, mark)`, marshalled; a method of the `Solution` class has precedence over a
+            function.
         namespace: the program's namespace.
 
     Raises:
         NameError: the function does not exist.
         NotComparable: the value is not plain.
     """
-    name, args, kwargs, mark = marshal.loads(call)  # written by the trusted side
+    name, args, kwargs, mark = marshal.loads(call)  # these bytes were written by the trusted side
     if hasattr(namespace.get("Solution"), name):
         function = getattr(namespace["Solution"](), name)
     elif name in namespace:
@@ -63,10 +64,10 @@ def marked_value(call: bytes, namespace: dict[str, Any], _: dict[str, Any]) -> b
 
 
 def plain(value: Any) -> Any:
-    """Return `value` as it would come back from JSON: tuples become lists, keys become strings.
+    """Return `value` as it would look after a JSON round trip: tuples become lists, keys become strings.
 
     Raises:
-        NotComparable: the value contains another type; a subclass is another type.
+        NotComparable: the value contains an unsupported type, such as a subclass of a supported type.
     """
     kind = type(value)
     if kind in _LEAVES:

@@ -1,7 +1,7 @@
 """The code of a forked child, which confines itself, reads its program, runs it as `__main__`, flushes and exits.
 
-Nothing untrusted is read before the confinement is active. There are few steps, because each costs time in every
-execution.
+Nothing untrusted is read before the confinement is active. The child takes few steps, because each step costs time in
+every execution.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _OWN_FILES = (__file__, marked_value.__code__.co_filename)  # not shown in trace
 _CHANNEL = 3  # descriptor of a session's channel, or of the socket between a program and its tests
 _MT19937_BYTES = 624 * 4
 _environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
-_seed = _random.Random.seed  # what `random.seed` does, without touching forty pages
+_seed = _random.Random.seed  # like `random.seed`, but without touching forty pages
 _LONG_BITS = 64
-_NO_CPU_LIMIT_S = 1e9  # each cell of a session has its own deadline; their CPU times must not add up
+_NO_CPU_LIMIT_S = 1e9  # each cell of a session has its own deadline, so the cells' CPU times must not add up
 
 Namespace: TypeAlias = dict[str, Any]
 Seeds: TypeAlias = tuple[list[random.Random], int]
-"""Random generators, and the address of the state of numpy's global generator (0 without numpy)."""
+"""Random generators, and the memory address of numpy's global generator state (0 without numpy)."""
 
 
 class ChildSettings(NamedTuple):
     """Settings of all children of a zygote."""
 
-    confinement: Confinement | None  # None: this zygote does not fork
+    confinement: Confinement | None  # None means that this zygote does not fork
     file_bytes: int
     seeds: Seeds
     failing: int  # descriptor for the numbers of children that could not be confined
-    descriptors: int  # all inherited descriptors are smaller
+    descriptors: int  # every inherited descriptor is smaller than this number
 
 
 Job: TypeAlias = tuple[ChildSettings, int, tuple[int, ...], str, int, int, float, int]
@@ -65,8 +65,8 @@ Job: TypeAlias = tuple[ChildSettings, int, tuple[int, ...], str, int, int, float
 def run(job: Job) -> NoReturn:
     """Confine this process, then run one program, or the cells of a session until its channel ends.
 
-    Before the program runs, each touched object costs the copy of a page (2 microseconds), and the first look-up of
-    each attribute costs three copies, so tuples are unpacked.
+    Before the program runs, touching an object costs a page copy (2 microseconds), and the first lookup of each
+    attribute costs three copies, so tuples are unpacked.
     """
     settings, number, (channel, out, err, *link), scratch, flags, code_bytes, limit_s, memory_bytes = job
     session = flags & SESSION
@@ -111,7 +111,7 @@ def _confine(settings: ChildSettings, number: int, scratch: str, memory_bytes: i
         assert confinement is not None
         os.chdir(scratch)
         confinement.apply(memory_bytes=memory_bytes, file_bytes=file_bytes, scratch=scratch, cpu_s=cpu_s)
-        # Bypasses the mapping's methods, which would copy pages; no other program can start and read it.
+        # Bypasses the methods of `os.environ`, which would copy pages; no other program can read it.
         _environment[b"HOME"] = _environment[b"TMPDIR"] = scratch.encode()
         for generator in generators:
             _seed(generator)
@@ -144,10 +144,10 @@ def execute(
         text: the program.
         name: the program's name in tracebacks.
         show_last: whether to print the value of a final expression.
-        then: called with the namespaces from after and before the program's run; the program then runs as a module.
+        then: function called with the namespaces after and before the run; with it, the program runs as a module.
 
     Returns:
-        The exit code, whether an unhandled MemoryError ended it, and the value of `then`.
+        The exit code, whether an unhandled MemoryError ended the program, and the value of `then`.
     """
     value = b""
     try:
@@ -157,12 +157,12 @@ def execute(
             begin(namespace, sys.modules)
         before = dict(namespace)
         for code in _compile(text, name, show_last):
-            exec(code, namespace)  # noqa: S102 - the purpose of the sandbox
+            exec(code, namespace)  # noqa: S102 - running code is the purpose of the sandbox
         if then is not None:
             value = then(namespace, before)
     except SystemExit as error:
         return _exit_code(error.code), False, b""
-    except BaseException as error:  # noqa: BLE001 - shown to the author of the program
+    except BaseException as error:  # noqa: BLE001 - the error is shown to the program's author
         _show(error)
         return 1, isinstance(error, MemoryError), b""
     return 0, False, value
@@ -190,7 +190,7 @@ def _show(error: BaseException) -> None:
             traceback.print_exception(type(error), error, trace)
         else:
             sys.excepthook(type(error), error, trace)
-    except BaseException:  # noqa: BLE001 - out of memory, or the program's hook: print at least the type
+    except BaseException:  # noqa: BLE001 - no memory is left, or the program's hook failed
         with contextlib.suppress(OSError):
             os.write(2, f"{type(error).__name__}\n".encode("ascii", "replace"))
 
@@ -206,7 +206,7 @@ def _exit_code(code: object) -> int:
 
 
 def _finish(exit_code: int) -> int:
-    """Do what Python does when it exits: wait for threads, run exit handlers, flush."""
+    """Do what Python does at exit: wait for threads, run exit handlers, flush."""
     try:
         if _thread._count() or threading._threading_atexits:  # type: ignore[attr-defined]
             threading._shutdown()  # type: ignore[attr-defined]
@@ -214,7 +214,7 @@ def _finish(exit_code: int) -> int:
             atexit._run_exitfuncs()
     except SystemExit as error:
         exit_code = _exit_code(error.code)
-    except BaseException as error:  # noqa: BLE001 - shown to the author of the program
+    except BaseException as error:  # noqa: BLE001 - the error is shown to the program's author
         _show(error)
     flush()
     return exit_code
@@ -223,14 +223,14 @@ def _finish(exit_code: int) -> int:
 def flush() -> None:
     """Flush the standard streams."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__):
-        try:  # noqa: SIM105 - runs for every program, and costs a tenth of `suppress`
+        try:  # noqa: SIM105 - runs for every program and takes a tenth of the time of `suppress`
             stream.flush()  # type: ignore[union-attr]
-        except Exception:  # noqa: BLE001 - closed or replaced by the program
+        except Exception:  # noqa: BLE001 - the program may have closed or replaced it
             pass
 
 
 def write_out_and_die(*_: object) -> None:
-    """Handle SOFT_SIGNAL in a child: flush and die."""
+    """Handle SOFT_SIGNAL in a child: flush the streams and die."""
     flush()
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -1,7 +1,7 @@
-"""Landlock: limits the files that a process can open, and blocks access to sockets and processes outside its domain.
+"""Uses Landlock to limit the files that a process can open, and to block sockets and processes outside its domain.
 
 Landlock does not cover chmod, utime, extended attributes, UDP and pathname unix sockets, so the seccomp filter covers
-them. Neither filter covers stat, so the existence, size and times of files outside stay visible.
+them. Neither filter covers stat, so the existence, size and times of inaccessible files stay visible.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _ALL_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 
 _READ = _READ_FILE | _READ_DIR
 _SCRATCH = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
-_NET_RIGHTS = 0b11  # bind and connect TCP; from ABI 4
+_NET_RIGHTS = 0b11  # binding and connecting TCP sockets; from ABI 4
 _SCOPES = 0b11  # abstract unix sockets and signals; from ABI 6
 _LOG_NOTHING = 0b1
 """LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, from ABI 7: a denied open is not recorded in the machine's audit log."""
 _NULL_DEVICE = os.makedev(1, 3)
-_DESCRIPTOR_OFFSET = 8  # in a rule's attributes
+_DESCRIPTOR_OFFSET = 8  # offset of the descriptor in a rule's attributes
 
 
 class Ruleset:
-    """Read access to some paths, prepared once; missing or unreachable paths are skipped.
+    """Prepared rules for read access to some paths; missing or unreachable paths are skipped.
 
-    Every `enforce` creates a kernel ruleset, because forks share a ruleset and each child has its scratch directory.
-    Rules for about two hundred paths would cost half the time of a program, so the paths are in one ruleset for all
-    children, and a child's own ruleset contains only their topmost directories without scratch directories. Both
-    rulesets must permit an access.
+    Every `enforce` creates a kernel ruleset, because forks share a ruleset but each child has its own scratch
+    directory. Rules for about two hundred paths would cost half the time of a program, so all children share one
+    ruleset with these paths, and a child's own ruleset contains only the topmost directories of these paths that
+    contain no scratch directory. Both rulesets must permit an access.
 
     Args:
         readable: the readable paths.
@@ -47,7 +47,7 @@ class Ruleset:
     """
 
     def __init__(self, readable: Sequence[str], scratches: str) -> None:
-        abi = call("landlock_create_ruleset", 0, 0, 1)  # the version; OSError if the kernel has no Landlock
+        abi = call("landlock_create_ruleset", 0, 0, 1)  # the version, or OSError if the kernel lacks Landlock
         handled = (1 << _ALL_FILE_RIGHTS.get(abi, 16)) - 1
         fields = (handled, _NET_RIGHTS if abi >= 4 else 0, _SCOPES if abi >= 6 else 0)
         used = 8 if abi < 4 else 16 if abi < 6 else 24
@@ -60,7 +60,7 @@ class Ruleset:
             os.close(number)
         self._rules = _rules(_topmost(readable, scratches))
         self.descriptors = [shared, *(number for number, _ in self._rules)]
-        # The data of `enforce` as plain numbers: a fresh fork copies a page for each object that it touches first.
+        # The data of `enforce` are plain numbers, because a fresh fork copies a page when it first touches an object.
         self._prepared = (
             (addressof(self._attributes), used),
             [addressof(attributes) for _, attributes in self._rules],
@@ -70,7 +70,7 @@ class Ruleset:
         )
 
     def enforce(self, scratch: str) -> None:
-        """Confine the calling process; `scratch` is the only directory to which it can write. This cannot be undone.
+        """Irreversibly confine the calling process; `scratch` becomes the only directory to which it can write.
 
         Raises:
             OSError: the kernel refuses, or `scratch` is missing.

@@ -1,4 +1,4 @@
-"""Confines the calling process: limits, throw-away uid, privileges, Landlock and seccomp, in the necessary order.
+"""Confines the calling process with limits, a throw-away uid, fewer privileges, Landlock and seccomp, in that order.
 
 The zygote checks what these layers do not limit: the threads of a child without its own uid, the number and total size
 of files in the scratch directory, and wall-clock time.
@@ -21,7 +21,7 @@ from .seccomp import Filter
 from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 
 MAX_THREADS = 64
-"""Maximum number of threads of a child; the kernel enforces it per uid, if each child has a separate uid."""
+"""Maximum number of threads of a child; the kernel enforces the limit if each child has a separate uid."""
 MAX_OPEN_FILES = 64
 STACK_BYTES = 8 << 20
 
@@ -29,7 +29,7 @@ _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _CL
 _SECUREBITS = 0b1110_1111  # no root, no setuid fix-up, no ambient raise, keep-caps off; all locked
 _CAP_CHOWN, _CAP_SETGID, _CAP_SETUID, _CAP_SETPCAP = 0, 6, 7, 8
 _CAP_VERSION_3 = 0x20080522
-_PREFERRED_UID = 0x7000_0000  # above every range that distributions assign
+_PREFERRED_UID = 0x7000_0000  # above every uid range that distributions assign
 _PID_RANGE = 1 << 22  # the kernel's largest pid_max
 _SMALLEST_RANGE = 1 << 15
 _FIXED_LIMITS = {
@@ -44,7 +44,7 @@ _FIXED_LIMITS = {
 class Plan:
     """The layers to use, the paths that a child may read, and the parent of the scratch directories.
 
-    "namespace" means that the process has already called `enter_namespace`.
+    The layer "namespace" means that the process has already called `enter_namespace`.
     """
 
     layers: frozenset[str]
@@ -55,9 +55,9 @@ class Plan:
 class Confinement:
     """The prepared confinement, created once in the forking process; `apply` confines each forked child.
 
-    The constructor also restricts the calling process, for its children to inherit: no core dumps, no locked memory, a
-    stack of `STACK_BYTES`, no new privileges, no supplementary groups, an empty capability bounding set, not dumpable.
-    It keeps its capabilities.
+    The constructor also restricts the calling process, and its children inherit these restrictions: no core dumps, no
+    locked memory, a stack of `STACK_BYTES`, no new privileges, no supplementary groups, an empty capability bounding
+    set, and no dumpable flag. The process keeps its capabilities.
 
     Attributes:
         plan: the layers and paths.
@@ -68,7 +68,7 @@ class Confinement:
         """Prepare the layers of the plan.
 
         Raises:
-            OSError: this machine lacks a layer of the plan; the error names it.
+            OSError: this machine lacks a layer of the plan; the error names the layer.
         """
         self.plan = plan
         layer = "privileges"
@@ -86,9 +86,9 @@ class Confinement:
             raise OSError(error.errno, f"{layer}: {error.strerror}") from error
         self.descriptors = ruleset.descriptors if ruleset else []
         no_capabilities = _capability_header(), create_string_buffer(24)
-        self._kept = no_capabilities  # `apply` uses their addresses
-        # The data of `apply` in one place: a fresh fork copies a page for each object that it touches first, and two or
-        # three for each attribute that it looks up first.
+        self._kept = no_capabilities  # `apply` uses the addresses of these buffers
+        # The data of `apply` is in one tuple, because a fresh fork copies a page when it first touches an object.
+        # The first lookup of an attribute would copy two or three pages.
         self._prepared = (
             os.getpid(),
             own_bytes,
@@ -99,17 +99,17 @@ class Confinement:
         )
 
     def apply(self, *, memory_bytes: int, file_bytes: int, scratch: str, cpu_s: float) -> None:
-        """Confine the calling process, a fresh fork with one thread; this cannot be undone.
+        """Irreversibly confine the calling process, which must be a fresh fork with one thread.
 
         Args:
-            memory_bytes: limit of address space beyond the parent's at construction, in bytes.
+            memory_bytes: limit of the address space in addition to the parent's at construction, in bytes.
             file_bytes: size limit of each file, in bytes.
-            scratch: the writable directory, of mode 0700. If the child has its own uid, this uid becomes the owner;
-                everybody must be able to search the parents.
+            scratch: the writable directory, with mode 0700. If the child has its own uid, this uid becomes the
+                directory's owner; everybody must be able to search the parent directories.
             cpu_s: CPU seconds after which the kernel kills the child, up to one second late; only a backstop.
 
         Raises:
-            OSError: a layer failed; the error names it, and the process must exit.
+            OSError: a layer failed; the error names the layer, and the process must exit.
         """
         parent, own_bytes, ids, no_capabilities, enforce, install = self._prepared
         layer = "session"
@@ -127,12 +127,12 @@ class Confinement:
                 _change_ids(*ids, scratch)
             layer = "privileges"
             call("capset", *no_capabilities)
-            # Repeated, because a change of ids resets both attributes. A child of the parent's user stays
-            # dumpable: otherwise the parent could not see which files it has open.
+            # Both attributes are set again, because a change of ids resets them.
+            # A child with the parent's uid stays dumpable, so that the parent can see which files the child has open.
             call("prctl", PR_SET_DUMPABLE, ids is None)
             call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
-                raise ProcessLookupError(errno.ESRCH, "the parent is gone")
+                raise ProcessLookupError(errno.ESRCH, "the parent has exited")
             if enforce is not None:
                 layer = "landlock"
                 enforce(scratch)
@@ -171,7 +171,7 @@ def _restrict_parent(effective: int) -> None:
         _lower(number, value)
     if effective >> _CAP_SETGID & 1 and _may_set_groups():
         os.setgroups([])
-    if effective >> _CAP_SETPCAP & 1:  # without it there are no capabilities to drop
+    if effective >> _CAP_SETPCAP & 1:  # without CAP_SETPCAP there are no capabilities to drop
         _empty_bounding_set()
         call("prctl", _PR_SET_SECUREBITS, _SECUREBITS)
     call("prctl", _PR_CAP_AMBIENT, _CLEAR_ALL)
@@ -184,7 +184,7 @@ def _empty_bounding_set() -> None:
         try:
             call("prctl", _PR_CAPBSET_DROP, capability)
         except OSError:
-            if capability > _CAP_SETPCAP:  # beyond the kernel's last capability
+            if capability > _CAP_SETPCAP:  # this is beyond the kernel's last capability
                 return
             raise
 
@@ -205,7 +205,7 @@ def _may_set_groups() -> bool:
     try:
         with open("/proc/self/setgroups", encoding="ascii") as file:
             return file.read().strip() == "allow"
-    except OSError:  # no /proc: `enter_namespace` denied it
+    except OSError:  # /proc is missing, because `enter_namespace` ran and denied setgroups
         return False
 
 
@@ -213,12 +213,12 @@ def _throw_away_ids(effective: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the ranges (start, size) of user and group ids.
 
     Raises:
-        PermissionError: the process may not change to these ids.
+        PermissionError: the process has no right to change to these ids.
     """
     if not all(effective >> capability & 1 for capability in (_CAP_CHOWN, _CAP_SETGID, _CAP_SETUID)):
-        raise PermissionError(errno.EPERM, "no right to change the user id")
+        raise PermissionError(errno.EPERM, "the process has no right to change its user id")
     if not _may_set_groups():
-        raise PermissionError(errno.EPERM, "no right to drop groups")
+        raise PermissionError(errno.EPERM, "the process has no right to drop its groups")
     return _id_range("uid"), _id_range("gid")
 
 
@@ -230,5 +230,5 @@ def _id_range(kind: str) -> tuple[int, int]:
             return _PREFERRED_UID, _PID_RANGE
     start, size = max(extents, key=lambda extent: extent[1])
     if size < _SMALLEST_RANGE:
-        raise PermissionError(errno.EPERM, f"this user namespace maps {size} {kind}s only")
+        raise PermissionError(errno.EPERM, f"this user namespace maps only {size} {kind}s")
     return start + size // 2, size // 2

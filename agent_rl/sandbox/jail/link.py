@@ -1,8 +1,8 @@
-"""Calls between a program's process and the process of its tests, over a socket: JSON with tags, never a pickle.
+"""Calls between a program's process and its tests' process over a socket, as JSON with tags and never as a pickle.
 
-`Link` is the base class of both ends. Plain data keeps its type. A container that is passed to a call or returned from
-it counts as one object at both ends, and each message brings its content up to date. `_ProgramSide` answers calls;
-every other object of the program crosses as a number (`stand_ins.py` is the other end).
+`Link` is the base class of both ends of the connection. Plain data keeps its type when it is sent. A container that a
+call passes or returns is the same object at both ends, and each message updates the container's content. `_ProgramSide`
+answers calls and sends every other object of the program as a number; `stand_ins.py` is the other end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _pairs(value: Any) -> Any:
     return map(list, value.items())
 
 
-# Tag, type, function that splits a value into parts, function that rebuilds it.
+# Tag, type, function that splits a value into parts, and function that rebuilds the value.
 _KINDS: list[tuple[str, type, Callable[[Any], Any], Callable[..., Any]]] = [
     ("t", tuple, list, lambda *items: items),
     ("s", set, list, lambda *items: set(items)),
@@ -54,20 +54,20 @@ _MAKE: dict[str, Callable[..., Any]] = {tag: make for tag, _, _, make in _KINDS}
 
 
 class Link(ABC):
-    """One end of the socket.
+    """One end of the socket between a program and its tests.
 
     Args:
         descriptor: the socket.
-        first: number of this end's first shared container; numbers of the other end have the other parity.
+        first: number of this end's first shared container; one end uses even numbers, and the other end odd numbers.
     """
 
     def __init__(self, descriptor: int, first: int) -> None:
         self.descriptor, self._next = descriptor, first
-        self.shared: dict[int, list[Any]] = {}  # number -> the container, and its content when last sent
+        self.shared: dict[int, list[Any]] = {}  # number -> the container, and the content that was sent last
         self.numbers: dict[int, int] = {}
 
     def encode(self, value: Any, *, share: bool = False) -> Any:
-        """Encode `value` as JSON data; with `share`, later changes to it are sent too."""
+        """Encode `value` as JSON data; with `share`, later changes to `value` are sent too."""
         kind = type(value)
         if value is None or kind in (bool, str, float):
             return value
@@ -148,14 +148,14 @@ class Link(ABC):
             self.shared[number][1] = content
 
     def send(self, message: dict[str, Any]) -> None:
-        """Write one message; raises OSError if the other end is closed."""
+        """Write one message; raise OSError if the other end is closed."""
         data = json.dumps(message).encode("ascii")
         rest = memoryview(len(data).to_bytes(4, "big") + data)
         while rest:
             rest = rest[os.write(self.descriptor, rest) :]
 
     def receive(self) -> Any:
-        """Read the next message; exits if the other process has ended."""
+        """Read the next message; exit if the other process has ended."""
         return json.loads(self.read(int.from_bytes(self.read(4), "big")))
 
     def read(self, size: int) -> bytes:
@@ -168,7 +168,7 @@ class Link(ABC):
         return bytes(data)
 
     def call(self, target: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call `target` at the other end, and meanwhile answer its calls to this end."""
+        """Call `target` at the other end, and answer the other end's calls in the meantime."""
         self.send({"call": target, **self.arguments(args, kwargs), "set": self.changes()})
         while "call" in (reply := self.receive()):
             self.answer(reply)
@@ -189,19 +189,19 @@ class Link(ABC):
         return has_raised, self.decode(reply["error" if has_raised else "value"])
 
     def answer(self, message: Any) -> None:
-        """Execute one call, and send its value or its exception."""
+        """Execute one call, and send the value or the exception."""
         reply: dict[str, Any]
         try:
             self.update(message)
             target, args = self.decode(message["call"]), self.decode(message["args"])
             value = target(*args, **{name: self.decode(value) for name, value in message["kwargs"].items()})
             reply = {"value": self.encode(value, share=True)}
-        except BaseException as error:  # noqa: BLE001 - sent to the caller at the other end
+        except BaseException as error:  # noqa: BLE001 - the error is sent to the caller at the other end
             reply = {"error": self.encode(error)}
         self.send({**reply, "set": self.changes(), "out": self.printed()})
 
     def printed(self) -> str:
-        """Return the output since the last reply."""
+        """Return the output that was printed since the last reply."""
         return ""
 
 
@@ -243,7 +243,7 @@ class _ProgramSide(Link):
         return [n for n, value in items if self._before.get(n, self) is not value and not isinstance(value, ModuleType)]
 
     def global_value(self, name: str) -> Any:
-        """Return the value of one of the program's names."""
+        """Return the value that a name has in the program."""
         if name not in self._namespace:
             raise AttributeError(f"the program defines no {name!r}")
         return self._namespace[name]
@@ -278,7 +278,7 @@ class _ProgramSide(Link):
         return {"h": [self._place(value), self._class(type(value))]}
 
     def decode_object(self, tag: str, parts: Any) -> Any:
-        """Decode a reference of the tests: an object, a special method, a name of the standard library, ..."""
+        """Decode a reference from the tests, such as an object, a special method or a name in the standard library."""
         if tag in ("h", "p"):
             return (self._objects if tag == "h" else self._local)[parts]
         if tag == "e":

@@ -1,8 +1,8 @@
 """A mount namespace with only the readable paths, for machines without Landlock.
 
-A zygote enters the namespace once, before warming up, and its children inherit it: new user, mount, network, IPC and
-UTS namespaces, a read-only root, no /proc except one file of sizes. Children share the user id, so each hides its
-neighbours' directories with `hide_neighbours`.
+A zygote enters the namespace once, before warming up, and its children inherit it. The zygote and its children get new
+user, mount, network, IPC and UTS namespaces, a read-only root, and nothing of /proc except /proc/self/statm. Children
+share a user id, so each child hides the other directories with `hide_neighbours`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _STAGES = ("/tmp", "/mnt", "/var/tmp", "/dev/shm", "/run")
 
 
 def enter_namespace(readable: Sequence[str], writable: str) -> None:
-    """Move the calling process into a file system of `readable` (read-only) and `writable`, at their own paths.
+    """Move the calling process into a file system with only `readable` (read-only) and `writable`, at unchanged paths.
 
-    The process must have one thread. Afterwards the process's working directory is the root, and /proc/self/statm shows
-    the size of this process, also in children.
+    The process must have only one thread. Afterwards the process's working directory is the root, and /proc/self/statm
+    shows the size of this process, also in children.
 
     Args:
         readable: files, directories and devices; missing paths are skipped.
@@ -43,7 +43,7 @@ def enter_namespace(readable: Sequence[str], writable: str) -> None:
     _enter_namespaces()
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
     paths = {writable: os.open(writable, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}
-    for path in _outermost([*readable, _STATM]):  # after the writable path, which may contain readable paths
+    for path in _outermost([*readable, _STATM]):  # mounted after the writable path, which may contain readable paths
         paths[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
     stage = next(path for path in _STAGES if os.path.isdir(path))
     _mount("tmpfs", stage, "tmpfs", _NO_SUID | _NO_DEVICES)
@@ -68,7 +68,7 @@ def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
     sources = {os.path.basename(path): path for path in readable if os.path.dirname(path) == parent}
     os.chdir(scratch)
     call("unshare", _NEW_MOUNTS)
-    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # the new parent, which hides nothing here
+    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # this will replace the parent directory
     for name, source in {own: ".", **sources}.items():
         os.mkdir(f"{scratch}/{name}")
         _mount(source, f"{scratch}/{name}", None, _BIND)
@@ -116,7 +116,7 @@ def _mounts_below(stage: str) -> Iterator[str]:
 
 
 def _restrict(path: str, flags: int) -> None:
-    """Remount with more restrictions; a mount that is itself a device stays a device."""
+    """Remount `path` with more restrictions; if it is a device file, it can still be used as a device."""
     flags_before = os.statvfs(path).f_flag
     kept = sum(flag for bit, flag in _KEPT.items() if flags_before & bit)
     devices = 0 if stat.S_ISCHR(os.stat(path).st_mode) else _NO_DEVICES

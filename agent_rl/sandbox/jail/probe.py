@@ -27,17 +27,18 @@ TIERS: tuple[frozenset[str], ...] = (
 )
 """Sets of layers that suffice for confinement, in order of preference."""
 PARTS = tuple(map(frozenset, (("uid", "seccomp"), ("landlock",), ("seccomp",), ("uid",))))
-"""Sets of layers that do not suffice, for runs with `unsafe`."""
+"""Sets of layers that do not suffice for confinement and are used only with `unsafe`."""
 
 _REMEDIES = {
     "uid": "start as root (CAP_SETUID, CAP_SETGID, CAP_CHOWN) with an interpreter and packages that everybody can read",
     "namespace": "permit user namespaces (sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1, "
     "kernel.apparmor_restrict_unprivileged_userns=0); a container must permit them",
-    "landlock": "use Linux 5.13 or later with landlock among its `lsm=`; a container must permit it",
+    "landlock": "use Linux 5.13 or later with landlock in its `lsm=` list; a container must permit it",
     "seccomp": "use 64-bit Linux on x86-64 or aarch64 with seccomp filters",
 }
-"""Layer -> the remedy if it is missing. A problem without a layer's name is assigned to the first layer of a set."""
-_LIBRARY_MODULES = ("colorsys", "netrc", "quopri", "tabnanny")  # rarely loaded, so importing one reads a file
+"""Layer -> the remedy if the layer is missing. A problem without a layer's name is assigned to the first layer of a
+set."""
+_LIBRARY_MODULES = ("colorsys", "netrc", "quopri", "tabnanny")  # rarely loaded, so importing such a module reads a file
 _TRIAL_SECONDS = 10
 _PTRACE_ATTACH, _PTRACE_DETACH = 16, 17
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -51,8 +52,8 @@ class ProbeReport:
 
     Attributes:
         plan: the first plan that works; if None, untrusted code must be rejected.
-        missing: layer -> why it does not work, and the remedy, for plans better than the chosen plan.
-        acts: act -> "denied" or "ALLOWED", under the chosen or the last plan.
+        missing: layer -> why this layer does not work, and the remedy, for plans better than the chosen plan.
+        acts: attempted action -> "denied" or "ALLOWED", under the chosen or the last plan.
     """
 
     plan: Plan | None
@@ -66,8 +67,8 @@ def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS)
     This function forks, so the calling process must have only one thread.
 
     Args:
-        readable: paths that children may read, at least an interpreter's library.
-        candidates: sets of layers, a subset of `TIERS` to force a fallback.
+        readable: paths that children may read, including at least an interpreter's library.
+        candidates: sets of layers to try in order; pass a part of `TIERS` to force a fallback.
     """
     missing: dict[str, str] = {}
     acts: _Results = {}
@@ -91,7 +92,7 @@ def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS)
 def _trial(plan: Plan, scratch: str, targets: _Targets) -> _Results:
     """Return the results of all actions in a child under `plan`, or "failed" if the child cannot work."""
     files = [path for path in plan.readable if os.path.exists(path)]
-    folders = [path for path in files if os.path.isdir(path)]  # in the namespace, other paths look like folders
+    folders = [path for path in files if os.path.isdir(path)]  # inside the namespace, other paths look like folders too
 
     def parent() -> _Results:
         if "namespace" in plan.layers:
@@ -109,7 +110,7 @@ def _trial(plan: Plan, scratch: str, targets: _Targets) -> _Results:
 
 
 def _use(scratch: str, folders: Sequence[str], files: Sequence[str]) -> _Results:
-    """Try what every program may do; if an action is denied, the "failed" key contains the reason."""
+    """Try the actions that every program may perform; if an action is denied, the "failed" key contains the reason."""
     try:
         importlib.import_module(next(name for name in _LIBRARY_MODULES if name not in sys.modules))
         for path in folders:
@@ -121,7 +122,7 @@ def _use(scratch: str, folders: Sequence[str], files: Sequence[str]) -> _Results
         thread = threading.Thread(target=int)
         thread.start()
         thread.join()
-    except Exception as error:  # noqa: BLE001 - any failure goes into the report
+    except Exception as error:  # noqa: BLE001 - any failure is reported
         return {"failed": f"a confined child could not work: {type(error).__name__}: {error}"}
     return {}
 
@@ -134,7 +135,7 @@ def _problem(results: _Results, layers: frozenset[str]) -> str | None:
 
 
 def _in_child(work: Callable[[], _Results]) -> _Results:
-    """Run `work` in a forked child, which it may confine.
+    """Run `work` in a forked child, which `work` may confine.
 
     Returns:
         The results of `work`, or a "failed" key with the problem.
@@ -146,7 +147,7 @@ def _in_child(work: Callable[[], _Results]) -> _Results:
             signal.alarm(_TRIAL_SECONDS)
             try:
                 results = work()
-            except Exception as error:  # noqa: BLE001 - a broken layer counts as missing
+            except Exception as error:  # noqa: BLE001 - a broken layer is reported as missing
                 results = {"failed": getattr(error, "strerror", None) or repr(error)}
             os.write(writer, json.dumps(results).encode())
         finally:
@@ -185,12 +186,12 @@ def _targets() -> Iterator[tuple[str, _Targets]]:
 
 @dataclass(frozen=True)
 class _Targets:
-    """Targets that a confined child must not reach; its parent creates and owns them.
+    """Targets that a confined child must not reach; the child's parent creates and owns them.
 
     Attributes:
         directory: a directory outside the readable paths, with the files `public` (mode 0644) and `private` (0600).
         port: port of a server on this machine.
-        victim: process id of another process of the prober's user.
+        victim: id of another process that belongs to the user who probes.
     """
 
     directory: str
@@ -199,7 +200,7 @@ class _Targets:
 
 
 def _attempt(act: Callable[[_Targets], object], targets: _Targets) -> str:
-    """Return "denied" if the kernel refuses with an OSError, otherwise "ALLOWED"."""
+    """Return "denied" if the action fails with an OSError, otherwise "ALLOWED"."""
     try:
         act(targets)
     except OSError:
@@ -231,7 +232,7 @@ def _fork(_: _Targets) -> None:
 
 
 def _execute(targets: _Targets) -> None:
-    with suppress(FileNotFoundError):  # the kernel looked for the file
+    with suppress(FileNotFoundError):  # the kernel looked for the file, so execution is allowed
         os.execv(f"{targets.directory}/missing", ["missing"])
 
 

@@ -1,8 +1,8 @@
 """The protocol between the trainer and a zygote on their control socket.
 
-Trainer to zygote: one JSON packet, the `ZygoteSettings`; then one packet per order: FORK (with the descriptors for
-standard input, output and error, or for a session its channel, output and error; for SERVE and TEST also their socket),
-KILL, RESUME and PAUSE. Zygote to trainer: one JSON packet when it is ready, then packets of one or more RECORDs.
+The trainer sends one JSON packet with the `ZygoteSettings`, then one packet per order: FORK, KILL, RESUME or PAUSE.
+FORK carries the descriptors for standard input (in a session, the channel), output and error, and for SERVE and TEST
+also their socket. The zygote sends one JSON packet when it is ready, then packets of one or more RECORDs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ ORDER = struct.Struct("<BQd")
 """op, number of the execution, time limit in seconds (for RESUME)."""
 
 RECORD = struct.Struct("<QBidd")
-"""Number of the execution, reason, the kernel's wait status (STARTED: the pid), seconds from fork to end, own seconds.
+"""Number of the execution, reason, kernel's wait status (for STARTED: the pid), seconds from fork to end, own seconds.
 
-Own seconds count from the start of the limit, without time spent waiting for a core; at least the CPU seconds.
+Own seconds start with the limit and exclude time spent waiting for a core; they are at least the CPU seconds.
 """
 
 NONCE_BYTES = 16
@@ -34,7 +34,7 @@ CELL_END = struct.Struct(f"<{NONCE_BYTES}sBB")
 """The end of a cell: nonce, exit code, whether memory ran out."""
 
 SESSION, SHOW_LAST, CALL, SERVE, TEST = 1, 2, 4, 8, 16
-"""Flags. With CALL, standard input is empty and the call follows the code.
+"""Flags of an execution. With CALL, standard input is empty and the call follows the code.
 
 A SERVE program answers the calls of its tests, and a TEST child runs the tests; a fourth descriptor connects them.
 """
@@ -57,8 +57,8 @@ class Op(IntEnum):
 class Reason(IntEnum):
     """Why a record was sent."""
 
-    EXITED = 0  # by itself, or by a signal that the zygote did not send
-    STARTED = 1  # the child has run for a while, and continues
+    EXITED = 0  # the child exited by itself, or by a signal that the zygote did not send
+    STARTED = 1  # the child has run for a while and is still running
     DEADLINE = 2
     KILLED = 3  # at the trainer's request
     DISK = 4
@@ -81,7 +81,8 @@ class ZygoteSettings:
         file_bytes: size limit of each file.
         disk_bytes: disk space limit of one program's files.
         preload: modules to import before the first fork.
-        layers: layers of confinement to use; if None, probe the machine, and report the layers in the greeting.
+        layers: layers of confinement to use; if None, the zygote probes the machine and reports the layers in its
+            greeting.
     """
 
     unsafe: bool

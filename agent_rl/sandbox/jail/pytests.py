@@ -1,7 +1,7 @@
 """Runs a row's tests with pytest, on a program in another process behind a `Link`.
 
-The module's asserts and `check(candidate)` run without pytest. A test that uses mocks, files, or a part of pytest that
-needs the program's process cannot judge the program.
+The asserts at the top level of the tests and `check(candidate)` run without pytest. A test that uses mocks, files, or a
+part of pytest that needs the program's process cannot judge the program.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
         descriptor: the socket to the program.
 
     Returns:
-        JSON: for each test "passed", "failed" or "unknown", and the reason.
+        A JSON list with "passed", "failed" or "unknown", and the reason, for each test.
     """
     sys.stdout = io.StringIO()
     link = TestSide(descriptor, order["limit_s"])
@@ -59,20 +59,20 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
             _run_pytest(names, results)
         if entry and inspect.isfunction(check := names.get("check")):
             least = len(results.rows) + asserts
-            results.attempt(lambda: check(eval(entry, names)), counts=not asserts)  # noqa: S307 - the row's code
+            results.attempt(lambda: check(eval(entry, names)), counts=not asserts)  # noqa: S307 - this is the row's code
             results.rows += [("failed", "not reached")] * (least - len(results.rows))
     return json.dumps(results.rows)
 
 
 class _Results:
-    """The outcomes of the tests.
+    """The outcomes of a row's tests.
 
     Args:
         link: the link to the program.
-        stop: whether to end at the first failure.
+        stop: whether to stop at the first failure.
 
     Attributes:
-        rows: "passed", "failed" or "unknown", and the reason, of each counted test.
+        rows: "passed", "failed" or "unknown", and the reason, for each counted test.
     """
 
     def __init__(self, link: TestSide, stop: bool) -> None:
@@ -89,7 +89,7 @@ class _Results:
         self.link.problem = self.link.problem if isinstance(self.link.problem, Broken) else None
 
     def add(self, reason: str, *, counts: bool = True) -> None:
-        """Add a test's result; `reason` is the name of its exception, or "". Without `counts`, a pass is not added."""
+        """Add a test's result, with its exception's name or "" as `reason`; without `counts`, add no passed test."""
         outcome = "failed" if reason else "passed"
         if (problem := self.link.problem) is not None:
             outcome, reason = "failed" if isinstance(problem, Broken) else "unknown", str(problem)
@@ -103,7 +103,7 @@ class _Results:
         self.begin()
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 - including SystemExit of the program
+        except BaseException as error:  # noqa: BLE001 - the program may also raise SystemExit
             if not _is_skip(error):
                 self.add(type(error).__name__)
         else:
@@ -155,7 +155,7 @@ def _run_pytest(names: dict[str, Any], results: _Results) -> None:
 
         @staticmethod
         def pytest_runtest_makereport(item: Any, call: Any) -> Any:
-            """Report a failure without a traceback, which would read files."""
+            """Report a failure without a traceback, because a traceback would read files."""
             error = call.excinfo and call.excinfo.value
             if isinstance(error, FixtureLookupError):
                 results.link.refuse(f"there is no fixture {error.argname}")
@@ -179,7 +179,7 @@ def _run_pytest(names: dict[str, Any], results: _Results) -> None:
 
 
 class _Solution(ModuleType):
-    """The program as a module, for the imports of the tests."""
+    """The program as a module that the tests can import."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__path__":
@@ -241,8 +241,8 @@ def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Map
     begin(names, sys.modules)
     names["__name__"] = _NAME
     before = dict(names)
-    with suppress(Exception):  # if the prefix does not run alone, the program defines its names
-        exec(order["prefix"], names)  # noqa: S102 - the row's code, in a jail
+    with suppress(Exception):  # if the prefix does not run on its own, the program defines its names
+        exec(order["prefix"], names)  # noqa: S102 - the row's code runs in a jail
     names.pop(order["entry_point"].partition("(")[0], None)
     link.local = {value for value in names.values() if inspect.isclass(value) and value.__module__ == _NAME}
     link.find_process()
@@ -261,11 +261,11 @@ def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Map
                     raise link.refuse(f"the tests import {name}")
                 if root == "asyncio":
                     _run_in_program(link)
-    exec(compile(tree, _NAME, "exec"), names)  # noqa: S102 - the row's code, in a jail
+    exec(compile(tree, _NAME, "exec"), names)  # noqa: S102 - the row's code runs in a jail
 
 
 def _is_test(tree: ast.Module) -> bool:
-    """Whether the module contains asserts, or calls `check`."""
+    """Whether the module contains asserts, or calls `check` or `pytest.raises`, outside of functions and classes."""
     definitions = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
     nodes = [node for item in tree.body if not isinstance(item, definitions) for node in ast.walk(item)]
     calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]

@@ -10,16 +10,17 @@ PATIENCE = 20
 
 
 def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:
-    """Return a process's seconds on a core, its seconds of waiting for a core, and whether it may be waiting now.
+    """Return how many seconds a process ran on a core and waited for a core, and whether it may be waiting now.
 
-    The kernel counts a wait when it ends. The result is the longest wait of a thread minus the core time of the other
-    threads, so that threads waiting for each other cannot lengthen it. If the kernel counts no waits, all values are 0.
+    The kernel counts a wait when the wait ends. The result is the longest wait of a thread minus the core time of the
+    other threads, so threads cannot prolong it by waiting for each other. If the kernel counts no waits, all values are
+    0.
 
     Args:
-        pid: the process, not yet reaped.
+        pid: id of a process that has not been reaped yet.
         proc: a descriptor of /proc; None means this process's /proc.
     """
-    counts, is_ready = [(0, 0)], False  # nanoseconds on a core, and nanoseconds of waiting
+    counts, is_ready = [(0, 0)], False  # nanoseconds of running on a core, and of waiting for one
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError, ValueError):  # a thread or the process has ended
         path = f"{'' if proc is not None else '/proc/'}{pid}/task"
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=proc)

@@ -1,11 +1,12 @@
-"""The writable directories of programs: creates, measures, empties and removes them, even if their owner was killed.
+"""Creates, measures, empties and removes the writable directories of programs, even if their owner was killed.
 
-A zygote has one root, which contains a locked file. The kernel releases the lock when the zygote and its children have
-ended, and then `sweep` removes the root.
+A zygote has one root directory, which contains a locked file. The kernel releases the lock when the zygote and its
+children have ended, and then `sweep` removes the root.
 
 The measurement includes deleted files that a program still has open or mapped, because they use disk space although a
-walk through its directory does not find them. The kernel shows such files to a parent of the same user or with
-CAP_SYS_PTRACE. Without such a parent, or if files are mapped in another mount namespace, deleted files are not counted.
+walk through the program's directory does not find them. The kernel shows such files to a parent of the same user or
+with CAP_SYS_PTRACE. Without such a parent, or if files are mapped in another mount namespace, deleted files are not
+counted.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from .protocol import Reason, ZygoteSettings
 
 _PREFIX = "agent_rl-sandbox-"
 _LOCK = "lock"
-_MAX_VANISHED = 20  # counts with vanishing entries, after which the program is assumed to move entries on purpose
-_MAX_MAPS_BYTES = 2 << 20  # of the list of a process's mappings; a longer list takes too long to read
+_MAX_VANISHED = 20  # after this many counts with vanishing entries, the program is assumed to move entries on purpose
+_MAX_MAPS_BYTES = 2 << 20  # maximum length of a process's list of mappings; a longer list takes too long to read
 _MAX_FILES = 2000
-_MAX_DEPTH = 64  # levels of nested directories; deeper trees take too long to measure
+_MAX_DEPTH = 64  # maximum nesting of directories; deeper trees take too long to measure
 
 
 class ScratchRoot:
@@ -33,10 +34,10 @@ class ScratchRoot:
     def __init__(self, parent: str) -> None:
         self.path = f"{parent}/{_PREFIX}{os.urandom(8).hex()}"
         os.mkdir(self.path)
-        os.chmod(self.path, 0o711)  # a program with its own uid must be able to pass
+        os.chmod(self.path, 0o711)  # a program with its own uid must be able to pass through the root
         self.lock = os.open(f"{self.path}/new", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
-        os.rename(f"{self.path}/new", f"{self.path}/{_LOCK}")  # locked before `sweep` can see it
+        os.rename(f"{self.path}/new", f"{self.path}/{_LOCK}")  # the file is locked before `sweep` can see it
         self._made = 0
         self._free: list[str] = []
         self.used: list[str] = []  # directories to be removed, which can take a long time
@@ -51,20 +52,19 @@ class ScratchRoot:
         return folder
 
     def take(self) -> str:
-        """Return an empty directory of mode 0700."""
+        """Return an empty directory with mode 0700."""
         if self._free:
             return self._free.pop()
         self._made += 1
         path = f"{self.path}/{self._made}"
         os.mkdir(path, 0o700)
-        os.utime(path, (0, 0))  # any new entry changes it
+        os.utime(path, (0, 0))  # any new entry changes this time
         return path
 
     def give_back(self, path: str) -> None:
-        """Reuse `path` if nothing was created in it, since new directories are expensive; otherwise mark it for
-        removal.
+        """Reuse `path` if nothing was created in it, because new directories are expensive; otherwise have it removed.
 
-        A used directory would keep its size and the time of its last change.
+        A used directory cannot be reused, because it would keep its size and the time of its last change.
         """
         (self.used if touched(path) else self._free).append(path)
 
@@ -75,11 +75,11 @@ def touched(path: str) -> bool:
 
 
 def measure(path: str, max_bytes: int) -> tuple[int, int]:
-    """Return bytes on disk and number of files under `path`; stop as soon as a limit is exceeded.
+    """Return the bytes on disk and the number of files under `path`; stop counting as soon as a limit is exceeded.
 
     If an entry vanishes during the count, it was removed or moved out of sight, so the count restarts. The largest of
     `_MAX_VANISHED` counts is used. A directory that vanishes every time, is nested deeper than `_MAX_DEPTH` or cannot
-    be read counts as too many files.
+    be read is treated as too many files.
     """
     most = (0, 0)
     for _ in range(_MAX_VANISHED):
@@ -91,7 +91,7 @@ def measure(path: str, max_bytes: int) -> tuple[int, int]:
 
 
 def _count(path: str, max_bytes: int) -> tuple[int, int, str | None]:
-    """Return bytes, number of files, and the kind of entry that vanished: "file", "directory" or None."""
+    """Return the bytes, the number of files, and the kind of entry that vanished: "file", "directory" or None."""
     size = count = 0
     gone = None
     folders = [(path, 0)]
@@ -114,13 +114,13 @@ def _count(path: str, max_bytes: int) -> tuple[int, int, str | None]:
                         break
         except FileNotFoundError:
             gone = "directory"
-        except OSError:  # the path was made too long or unreadable to prevent counting
+        except OSError:  # the program made the path too long or unreadable to prevent counting
             return size, _MAX_FILES + 1, None
     return size, count, gone
 
 
 def remove_tree(path: str) -> None:
-    """Remove `path`, however deeply nested: subdirectories are moved up first."""
+    """Remove `path`, however deeply it is nested, by moving subdirectories up first."""
     moved = 0
     stem = f"{path}/{os.urandom(8).hex()}"  # a program cannot know these names
     waiting = [path]
@@ -151,7 +151,7 @@ def sweep(parent: str) -> None:
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(parent)):
             if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):  # the root is another user's, in use, or already removed
+                with contextlib.suppress(OSError):  # the root belongs to another user, is in use, or is already removed
                     lock = os.open(f"{entry.path}/{_LOCK}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
                     try:
                         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -168,7 +168,7 @@ def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_t
         pid: the program's process.
         scratch: the program's directory.
         limits: the program's limits.
-        count_threads: whether to check its threads, because no layer limits them.
+        count_threads: whether to check the number of threads, which is necessary if no layer limits it.
     """
     size, count = measure(scratch, limits.disk_bytes)
     if size <= limits.disk_bytes and touched(scratch):
@@ -191,7 +191,7 @@ def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_t
 
 
 def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int | None:
-    """Return bytes on disk of deleted files that `pid` keeps alive, or None if it has too many mappings.
+    """Return the bytes on disk of deleted files that `pid` keeps alive, or None if the process has too many mappings.
 
     Args:
         proc: a descriptor of /proc.
@@ -222,7 +222,7 @@ def _folder(proc: int, path: str) -> Iterator[int]:
 
 
 def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
-    """Return the bytes of each open file that is deleted, by inode, or None if no descriptor can be listed."""
+    """Return the bytes of each open but deleted file, by inode, or None if no descriptor can be listed."""
     names: list[str] = []
     sizes = {}
     with contextlib.suppress(OSError), _folder(proc, path) as folder:
@@ -236,7 +236,7 @@ def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
 
 
 def _mapped_deleted_files(proc: int, path: str, scratch: str) -> set[int] | None:
-    """Return inodes of mapped deleted files of `scratch`, or None if there are too many mappings to read."""
+    """Return the inodes of mapped but deleted files of `scratch`, or None if there are too many mappings to read."""
     inside = os.fsencode(scratch) + b"/"
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc), "rb") as file:

@@ -1,9 +1,9 @@
-"""Seccomp: the system calls that a confined Python program may use, as a classic BPF filter.
+"""A classic BPF filter for seccomp that allows the system calls that a confined Python program may use.
 
 Unlisted calls fail with EPERM, so that a program sees a PermissionError. Calls that are newer than this table, and
-calls that C libraries probe, fail with ENOSYS. Another architecture or the x32 ABI kills the process. Only numbers and
-scalar arguments can be checked, so Landlock or the mount namespace checks the *paths* of a call. Memory may be mapped
-executable, because a program could load native code anyway, and the filter works for any instructions.
+calls that C libraries probe, fail with ENOSYS. A call of another architecture or of the x32 ABI kills the process. Only
+numbers and scalar arguments can be checked, so Landlock or the mount namespace checks the *paths* of a call. Memory may
+be mapped executable, because a program could load native code anyway, and the filter applies to native code too.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ _LAST_KNOWN = 462  # mseal, Linux 6.10
 _OWN_PID = 0x7FFF_0001  # placeholder for the child's pid until `Filter.install`; no pid is that large
 _ABSENT = ("clone3", "openat2")  # C libraries fall back to clone and openat
 
-_THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # pthread_create of glibc and of musl, to the bit
+_THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # exactly the flags that pthread_create of glibc and of musl uses
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
-"""fcntl's commands for duplicates, flags, the size of a pipe, and SQLite's locks, which need write access, unlike
-flock's.
+"""Commands of fcntl for duplicates, flags, pipe sizes, and SQLite's locks, which, unlike flock's, need write access.
 
 F_SETOWN and F_SETSIG are missing, because they send signals to other processes.
 """
@@ -81,7 +80,7 @@ class Filter:
         self._header = create_string_buffer(struct.pack("=HxxxxxxQ", len(code) // 8, addressof(self._code)), 16)
 
     def install(self, pid: int) -> None:
-        """Filter the calling process, which has the pid `pid`; this cannot be undone, and no_new_privs must be set.
+        """Irreversibly filter the calls of this process, whose pid is `pid`; no_new_privs must be set.
 
         Raises:
             OSError: the kernel refuses.
@@ -92,7 +91,7 @@ class Filter:
 
 
 def _search(starts: list[tuple[int, _Code]]) -> _Code:
-    """Return the code of a binary search for the interval of the call's number; every leaf returns a verdict."""
+    """Return the code of a binary search for the interval of a call's number; every leaf decides on the call."""
     if len(starts) == 1:
         return starts[0][1]
     middle = len(starts) // 2
@@ -103,7 +102,7 @@ def _search(starts: list[tuple[int, _Code]]) -> _Code:
 
 
 def _conditional_calls() -> dict[str, _Code]:
-    """Return the code of calls that are allowed only with some arguments."""
+    """Return the filter's code for calls that are allowed only with some arguments."""
     return {
         "open": _open_rules(1),
         "openat": _open_rules(2),
@@ -137,13 +136,13 @@ def _open_rules(argument: int) -> _Code:
 
 
 def _one_of(argument: int, values: tuple[int, ...], otherwise: int = _EPERM) -> _Code:
-    """Allow these values of an argument; only the low 32 bits, which the kernel reads, are compared."""
+    """Allow the given values of an argument; only the low 32 bits are compared, because the kernel reads no others."""
     tests = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
     return [(_LOAD, 0, 0, _low(argument)), *tests, (_RETURN, 0, 0, otherwise), *_YES]
 
 
 def _sendto_rules() -> _Code:
-    """Allow sending to the other end, but not to an address, nor as out-of-band data, where kernels had bugs."""
+    """Allow sending to the connected end, but not to an address or as out-of-band data, which had kernel bugs."""
     flags, address = _low(3), _low(4)
     return [
         (_LOAD, 0, 0, flags), (_ANY_BIT, 4, 0, _OUT_OF_BAND),
@@ -152,7 +151,7 @@ def _sendto_rules() -> _Code:
 
 
 def _socketpair_rules() -> _Code:
-    """Allow only AF_UNIX streams: a datagram socket of a pair can send to any address."""
+    """Allow only AF_UNIX streams, because a datagram socket of a pair can send to any address."""
     return [
         (_LOAD, 0, 0, _low(0)), (_EQUAL, 0, 3, 1),
         (_LOAD, 0, 0, _low(1)), (_AND, 0, 0, 0xF), (_EQUAL, 1, 0, 1), *_NO, *_YES,

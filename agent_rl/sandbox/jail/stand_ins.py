@@ -1,8 +1,9 @@
 """The tests' end of a `Link`: stand-ins for the program's classes and objects.
 
-The tests' end compares the program's results. A program object equals plain data only by its content (for a subclass of
-int, list, ...), and its operators get plain data only if the tests created the object: otherwise the program would see
-the expected value and could return True, so such a test cannot judge it. The program compares its own objects.
+The tests' end compares the program's results. An object of the program can equal plain data only if its class derives
+from a plain type, and then its content is compared. Operators of an object get plain data only if the tests created the
+object; otherwise the program would see the expected value and could return True, so the test cannot judge the program.
+The program compares its own objects.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _withheld(value: Any, special: str) -> Any:
     """Return the result of a special method whose other operand is plain data, which the program must not see.
 
     An operator that accepts a foreign object would accept any object, so such an operator fails. An object that the
-    tests did not create never equals plain data, so a wrong value cannot avoid its score with an `__eq__`.
+    tests did not create never equals plain data, so a wrong result cannot pass by defining `__eq__`.
     """
     means_it = vars(value)[_MADE] or not (special in ("__eq__", "__ne__") or _answers_stranger(value, special))
     if means_it and _defines(value, special):
@@ -137,7 +138,7 @@ def _copied(name: str) -> Callable[..., Any]:
 
 
 class _StandInType(type):
-    """Metaclass of the program's classes."""
+    """Metaclass of the stand-ins for the program's classes."""
 
     def __new__(cls, name: str, _: Any, content: dict[str, Any]) -> Any:
         if LINK is not None:
@@ -166,7 +167,7 @@ class _StandIn(metaclass=_StandInType):
         return LINK.call(_function("getattr"), self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name[:2] == "__":  # an attribute of an exception
+        if name[:2] == "__":  # this is an attribute of an exception
             object.__setattr__(self, name, value)
         else:
             LINK.call(_function("setattr"), self, name, value)
@@ -187,7 +188,7 @@ class TestSide(Link):
 
     Args:
         descriptor: the socket.
-        limit_s: limit of one call, in CPU seconds. The zygote ends a program that waits without using CPU time.
+        limit_s: limit of one call, in CPU seconds. The zygote kills a program that waits without using CPU time.
 
     Attributes:
         problem: why the current test cannot judge the program, or why all further tests fail; None means no problem.
@@ -211,7 +212,7 @@ class TestSide(Link):
         globals()["LINK"] = self
 
     def find_process(self) -> None:
-        """Get the program's process id; a fake id can only prolong a call up to the limit of all tests."""
+        """Get the program's process id; a fake id can only prolong a call up to the time limit for all tests."""
         pid = self.call({"g": "os:getpid"})
         self._pid = pid if type(pid) is int else -1
 
@@ -225,7 +226,7 @@ class TestSide(Link):
         return self.problem
 
     def name(self, name: str) -> Any:
-        """Return the value of one of the program's names."""
+        """Return the value that a name has in the program."""
         return self.call({"own": "global_value"}, name)
 
     def content(self, value: Any) -> Any:
@@ -239,7 +240,7 @@ class TestSide(Link):
         return self._stranger
 
     def call(self, target: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Make a call as in `Link.call`, within the time limit of a call."""
+        """Make a call as in `Link.call`, within the time limit for one call."""
         if isinstance(self.problem, Broken):
             raise self.problem
         if (sys.stdin, builtins.input) != self._inputs:
@@ -254,7 +255,7 @@ class TestSide(Link):
             self._depth -= 1
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message with the containers that this end no longer uses; raises Broken if the program has ended."""
+        """Send a message with the containers that this end no longer uses; raise Broken if the program has ended."""
         drop = [number for number, entry in self.shared.items() if sys.getrefcount(entry[0]) == 2]
         for number in drop:
             self.drop(number)
@@ -264,7 +265,7 @@ class TestSide(Link):
             raise self._broken("the program has ended") from None
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Encode the arguments and the state of the row's objects."""
+        """Encode the arguments of a call, and the state of the objects of the row's classes."""
         self._pending = {}
         try:
             message = super().arguments(args, kwargs)
@@ -284,7 +285,7 @@ class TestSide(Link):
             return self._used_before + self._limit_s
 
     def read(self, size: int) -> bytes:
-        """Read `size` bytes; raises Broken if the program ends, takes too long or writes too much."""
+        """Read `size` bytes; raise Broken if the program ends, takes too long or writes too much."""
         data = bytearray()
         while len(data) < size:
             while not self._poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
@@ -299,20 +300,20 @@ class TestSide(Link):
         return bytes(data)
 
     def receive(self) -> Any:
-        """Read the next message; raises Broken for an invalid message."""
+        """Read the next message; raise Broken if it is invalid."""
         try:
             message = super().receive()
             return {"set": [], **message}
-        except Exception:  # noqa: BLE001 - a forged message may cause anything
+        except Exception:  # noqa: BLE001 - a forged message may raise any error
             raise self._broken("the program's answer cannot be read") from None
 
     def outcome(self, reply: Any) -> tuple[bool, Any]:
-        """Decode a reply as in `Link.outcome`; raises Broken for an invalid reply."""
+        """Decode a reply as in `Link.outcome`; raise Broken if the reply is invalid."""
         try:
             sys.stdout.write(reply.get("out", ""))
             failed, value = super().outcome(reply)
             return failed and isinstance(value, BaseException), value
-        except Exception:  # noqa: BLE001 - a forged reply may cause anything
+        except Exception:  # noqa: BLE001 - a forged reply may raise any error
             raise self._broken("the program's answer cannot be read") from None
 
     def encode_object(self, value: Any) -> Any:

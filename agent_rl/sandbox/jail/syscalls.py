@@ -45,7 +45,7 @@ MACHINE = os.uname().machine
 
 
 def numbers_of(machine: str) -> dict[str, int]:
-    """Return the system call numbers of `machine` ("x86_64" or "aarch64"), by name, except calls it lacks."""
+    """Return the system call numbers of `machine` ("x86_64" or "aarch64"), by name, for the calls that exist there."""
     column = list(AUDIT_ARCHES).index(machine) + 1
     rows = [entry.split(":") for entry in (_UNRESTRICTED + _OTHERS).split()]
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}

@@ -34,9 +34,9 @@ _MODULES = (
 
 
 def reset_signals() -> None:
-    """Reset every signal to the state of a new Python process, without blocked signals.
+    """Reset every signal to its state in a new Python process, and unblock all signals.
 
-    Programs would otherwise inherit the trainer's state, which under `nohup`, for example, ignores SIGHUP.
+    Programs would otherwise inherit the trainer's signal state, which under `nohup`, for example, ignores SIGHUP.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -61,7 +61,7 @@ def preload(modules: Sequence[str]) -> Seeds:
     atexit._clear()
     _rehearse()
     if "tempfile" in sys.modules:
-        sys.modules["tempfile"].__dict__["tempdir"] = None  # the zygote's directory must not be inherited
+        sys.modules["tempfile"].__dict__["tempdir"] = None  # programs must not inherit the zygote's directory
     sys.dont_write_bytecode = True
     for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
         del sys.modules[name]
@@ -75,7 +75,7 @@ def _set_up_main() -> None:
     sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace", line_buffering=True)  # type: ignore[misc]
     sys.modules["__main__"] = main = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
-    for name in ("exit", "quit"):  # as in the site module
+    for name in ("exit", "quit"):  # as the site module does
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     setattr(builtins, "help", _sitebuiltins._Helper())  # noqa: B010
     signal.signal(SOFT_SIGNAL, write_out_and_die)
@@ -91,7 +91,7 @@ def _seeds() -> Seeds:
     numpy_state = 0
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
-        # Marks the whole state as used: the next number comes from the bytes that a child writes there.
+        # Seeding marks the whole state as used, so the next number comes from the bytes that a child writes there.
         numpy_random.seed(0)
         numpy_state = numpy_random.get_bit_generator().ctypes.state_address
     default = random._inst  # sympy uses a separate generator
@@ -102,7 +102,7 @@ def _seeds() -> Seeds:
 
 
 def _rehearse() -> None:
-    """Run the code that children run, to fill the interpreter's caches here instead of in pages that a child copies."""
+    """Run the code that children run, so that the interpreter's caches are full before a fork."""
     for _ in range(_REHEARSALS):
         execute("print(1)", "<sandbox>", False)  # a zygote's standard output is /dev/null
         flush()

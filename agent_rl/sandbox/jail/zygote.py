@@ -1,10 +1,10 @@
 """A zygote: the process that has loaded the packages and forks one child per execution.
 
 A zygote is exec'ed with a clean environment and never forked from the trainer, so that children contain none of the
-trainer's memory. A zygote never reads a program, its input or its output, which pass through descriptors that it only
-forwards. The zygote forks, waits, enforces deadlines, and checks disk and threads of long-running programs. A program
-can slow down such a check, so all deadlines are enforced between two checks. The zygote exits when its control socket
-closes, and ends every process that it started.
+trainer's memory. A zygote never reads a program, its input or its output, which pass through descriptors that the
+zygote only forwards. The zygote forks, waits, enforces deadlines, and checks disk and threads of long-running programs.
+A program can slow down such a check, so all deadlines are enforced between two checks. The zygote exits when its
+control socket closes, and kills every process that it started.
 
 The zygote runs without site-packages and imports this folder under another package name.
 """
@@ -40,8 +40,8 @@ from .warm import preload, reset_signals
 
 _WATCH_S = 0.1
 _LEAST_S = 0.005  # minimum time between two readings of a child's CPU time
-_LATE_S = 0.25  # seconds after its deadline within which a program's end still counts
-_FORK_S = 15.0  # for retries of a fork; by then, a program that uses up all process ids is detected
+_LATE_S = 0.25  # a program that ends this many seconds after its deadline is still on time
+_FORK_S = 15.0  # how long a fork is retried; by then, a program that uses up all process ids is detected
 _FORK_AGAIN_S = 0.02
 _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _CORES = len(os.sched_getaffinity(0))
@@ -57,15 +57,15 @@ class _Forked:
     pid: int
     number: int
     started: float
-    limit_s: float  # limit of own seconds and of CPU seconds
-    began: float  # start of the limit
+    limit_s: float  # limit of the child's own seconds and of its CPU seconds
+    began: float  # when the time limit started
     deadline: float
     scratch: str
-    due: float  # time of the next check of its times
-    look: float  # time of the next check of its disk and threads
-    cpu_before: float = 0.0  # its CPU seconds at the start of the limit
+    due: float  # time of the next check of the child's times
+    look: float  # time of the next check of the child's disk use and threads
+    cpu_before: float = 0.0  # the child's CPU seconds when its time limit started
     waited_before: float = 0.0
-    waited_s: float = 0.0  # time spent waiting for a core since the start of the limit
+    waited_s: float = 0.0  # time spent waiting for a core since the time limit started
     reason: Reason = Reason.EXITED
     announced: bool = False
 
@@ -74,7 +74,7 @@ class _Forked:
         self.due = self.look = math.inf
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds of all threads of the program since the start of the limit."""
+        """Return the CPU seconds of all threads of the program since the time limit started."""
         try:
             return time.clock_gettime(~self.pid << 3 | 2) - self.cpu_before  # as in clock_getcpuclockid
         except OSError:  # the child has ended
@@ -82,7 +82,7 @@ class _Forked:
 
 
 def main(descriptor: int) -> None:
-    """Serve the control socket `descriptor` until its other end is closed; in a child, run its program instead."""
+    """Serve the control socket `descriptor` until its other end is closed; in a child, run its program."""
     job = _serve(descriptor)
     if job is not None:
         run(job)
@@ -109,7 +109,7 @@ def _serve(descriptor: int) -> Job | None:
         job = zygote.serve()
         if job is not None:
             return job
-    except OSError:  # the trainer has ended, or it reads the traceback
+    except OSError:  # the trainer has exited, or it will read the traceback
         with contextlib.suppress(OSError):
             traceback.print_exc()
     zygote.close()
@@ -117,7 +117,7 @@ def _serve(descriptor: int) -> Job | None:
 
 
 def _choose(settings: ZygoteSettings, readable: list[str], scratches: str) -> tuple[Plan | None, dict[str, Any]]:
-    """Return the layers to use (None if they do not suffice), and their part of the greeting."""
+    """Return the layers to use (None if they do not suffice), and the greeting's report about them."""
     if settings.layers is not None:
         return Plan(frozenset(settings.layers), tuple(readable), scratches), {}
     report = probe(readable)
@@ -161,15 +161,15 @@ class _Zygote:
         self._by_pid: dict[int, _Forked] = {}
         self._by_number: dict[int, _Forked] = {}
         self._waiting: dict[int, tuple[bytes, list[int], float]] = {}
-        """Arguments of the calls of `_fork` that failed and will be retried."""
+        """Arguments of the failed calls of `_fork` that will be retried."""
         self._cleaner = 0
         self._outbox = b""
         self._parent = os.getppid()
-        signal.signal(signal.SIGCHLD, self._on_child)  # no wakeup descriptor, which each child would have to reset
+        signal.signal(signal.SIGCHLD, self._on_child)  # each child would have to reset a wakeup descriptor
         call("prctl", PR_SET_DUMPABLE, 0)
-        # Wakes `serve` even if a fork of the trainer holds the socket.
+        # Wakes `serve` even if a fork of the trainer keeps the socket open.
         call("prctl", PR_SET_PDEATHSIG, signal.SIGCHLD)
-        # A child leaves `serve` and does not need the zygote; freeing the zygote would touch a hundred shared pages.
+        # A child leaves `serve` and no longer needs this object, but freeing it would touch a hundred shared pages.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         gc.collect()
         gc.freeze()
@@ -178,11 +178,11 @@ class _Zygote:
     def _on_child(self, _signal: int, _frame: object) -> None:
         try:  # noqa: SIM105 - runs for every child, and `suppress` writes to more pages
             os.write(self._waker, b".")
-        except OSError:  # the pipe is full, which also wakes `serve`, or closed in a child
+        except OSError:  # the pipe is full, so `serve` wakes up anyway, or a child has closed it
             pass
 
     def serve(self) -> Job | None:
-        """Execute orders; return a job in a child process, or None in the zygote when the trainer has ended."""
+        """Execute orders; return a job in a child process, or None in the zygote when the trainer has exited."""
         self._control.send(json.dumps(self._greeting).encode())
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
@@ -220,7 +220,7 @@ class _Zygote:
 
     def _obey(self, op: int, number: int, limit_s: float) -> None:
         child = self._by_number.get(number)
-        if child is None:  # already ended, or not yet forked
+        if child is None:  # the child has already ended, or is not forked yet
             if waiting := self._waiting.pop(number, None):
                 _close(waiting[1])
                 self._send(RECORD.pack(number, Reason.KILLED, signal.SIGKILL, 0.0, 0.0))
@@ -240,7 +240,7 @@ class _Zygote:
         os.kill(child.pid, signal.SIGKILL if op == Op.KILL or late else signal.SIGSTOP)
 
     def _fork(self, order: bytes, descriptors: list[int], until: float = math.inf) -> Job | None:
-        """Fork a child, or retry later until `until`."""
+        """Fork a child; if this fails, retry later, but not after `until`."""
         _, number, flags, code_bytes, limit_s, memory_bytes = FORK.unpack(order)
         started = time.monotonic()
         scratch = ""
@@ -283,7 +283,7 @@ class _Zygote:
                 break
             pid = ended.si_pid
             if pid != self._cleaner and time.monotonic() - self._by_pid[pid].began > _WATCH_S:
-                self._note_wait(self._by_pid[pid])  # before the kernel drops it with the process
+                self._note_wait(self._by_pid[pid])  # before the kernel discards the waiting time
             _, status, usage = os.wait4(pid, 0)
             if pid == self._cleaner:
                 self._cleaner = 0
@@ -296,12 +296,12 @@ class _Zygote:
             now, cpu_s = time.monotonic(), usage.ru_utime + usage.ru_stime - child.cpu_before
             is_timed = child.reason == Reason.EXITED and child.due < math.inf
             if is_timed and (now > child.deadline + _LATE_S or cpu_s > child.limit_s):
-                child.reason = Reason.DEADLINE  # it ended by itself, but too late
+                child.reason = Reason.DEADLINE  # the child ended by itself, but too late
             own_s = max(cpu_s, now - child.began - child.waited_s)
             records += RECORD.pack(child.number, child.reason, status, now - child.started, own_s)
         if records:
             self._send(records)
-        for scratch in scratches:  # after sending, so that the trainer does not wait
+        for scratch in scratches:  # done after sending, so that the trainer does not wait
             self._root.give_back(scratch)
         if self._root.used and not self._cleaner:
             self._clean()
@@ -310,7 +310,7 @@ class _Zygote:
         """Remove programs' files in a separate process, so that other programs do not wait."""
         try:
             pid = os.fork()
-        except OSError:  # no process is available: retried at the end of the next program
+        except OSError:  # no process is available, so the removal waits for the end of the next program
             return
         if pid == 0:
             try:
@@ -330,7 +330,7 @@ class _Zygote:
                 self._by_number[number].reason = Reason.NOT_CONFINED
 
     def _send(self, records: bytes) -> None:
-        """Send records; keep the rest for later, because a zygote must not wait for the trainer."""
+        """Send records, and keep those that do not fit for later, because a zygote must not wait for the trainer."""
         self._outbox += records
         try:
             while self._outbox:
@@ -340,9 +340,9 @@ class _Zygote:
             pass
 
     def _watch(self) -> float | None:
-        """Check the times of due children and the disk of one; return the milliseconds until the next check, or None.
+        """Check the times of due children and the disk use of one; return the milliseconds until the next check.
 
-        None: no check is pending.
+        Return None if no check is pending.
         """
         now, due = time.monotonic(), math.inf
         first: _Forked | None = None
@@ -377,7 +377,7 @@ class _Zygote:
             child.due = max(now + _LEAST_S, min(now + left_s / _CORES, child.deadline))
 
     def _note_wait(self, child: _Forked) -> bool:
-        """Extend a child's deadline by the time it waited for a core; return whether it may be waiting now."""
+        """Extend a child's deadline by the time it waited for a core; return whether the child may be waiting now."""
         _, waited_s, is_ready = self._run_queue(child.pid)
         child.waited_s = max(child.waited_s, waited_s - child.waited_before)
         child.deadline = child.began + child.limit_s + child.waited_s

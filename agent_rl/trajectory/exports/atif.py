@@ -16,7 +16,7 @@ from agent_rl.trajectory import Trajectory
 
 VERSION = "ATIF-v1.7"
 _KEY = "agent_rl"
-"""The key of the whole trajectory in `extra`."""
+"""Key in `extra` under which the whole trajectory is stored."""
 _SOURCES = {"system": "system", "user": "user", "assistant": "agent", "tool": "user"}
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 _OPEN, _CLOSE = "<think>", "</think>"
@@ -56,7 +56,7 @@ def to_atif(trajectory: Trajectory, model: str | None = None) -> dict[str, Any]:
 
 
 def from_atif(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert any version of an ATIF document to JSON data of a `Trajectory`; only agent_rl's files have all keys."""
+    """Convert an ATIF document of any version to JSON data of a `Trajectory`; only agent_rl's files have all keys."""
     extra = document.get("extra") or {}
     if "turns" in (extra.get(_KEY) or {}):
         own: dict[str, Any] = extra[_KEY]

@@ -1,8 +1,8 @@
 """`model_from_gguf` converts a llama.cpp GGUF file to a model folder that the trainer and the engine can load.
 
-transformers reads the weights, quantised or not, as float32, and the tokenizer's vocabulary and merges. This module
+transformers reads the weights, quantized or not, as float32, and the tokenizer's vocabulary and merges. This module
 reads the special tokens (begin, end, padding, unknown) from the file, because transformers may choose others. For
-SmolLM2, it uses the token that starts a message as the end token.
+SmolLM2, this module uses the token that starts a message as the end token.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LICENSE = "general.license"
 
 
 def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
-    """Write the folder of a model.
+    """Convert a GGUF file to a model folder.
 
     Args:
-        file: a GGUF file with tokenizer and chat template.
+        file: a GGUF file that contains a tokenizer and a chat template.
         out: the folder to create.
 
     Returns:
@@ -60,7 +60,7 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
     for name, number in ids.items():
         setattr(model.config, name, number)
         setattr(model.generation_config, name, number)
-    tokenizer.clean_up_tokenization_spaces = False  # the value True would remove spaces before punctuation
+    tokenizer.clean_up_tokenization_spaces = False  # otherwise decoding removes spaces before punctuation
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)

@@ -50,7 +50,7 @@ def select(
 
 
 def flat_record(trajectory: Trajectory, trained: Sequence[trace.TrainedRow] = ()) -> dict[str, Any]:
-    """Return the columns of a trajectory; components are `reward.<name>`, images are names in the image folder.
+    """Return a trajectory's columns; a component's column is `reward.<name>`, and images are names in the image folder.
 
     Args:
         trajectory: a trajectory of a trace.

@@ -30,7 +30,7 @@ class SftChoice:
     Attributes:
         min_reward: minimum reward; None means any score.
         split: the split of the row; None means any split.
-        trained: ids of the trajectories that were trained on; trajectories without a split are selected only if listed.
+        trained: ids of the trajectories that were trained on; those without a split are selected only if listed here.
         per_prompt: maximum number of best trajectories per prompt in the whole trace; None means no limit.
         left_out: number of dropped trajectories by reason.
     """
@@ -84,7 +84,7 @@ def sft_rows(
 
     Args:
         trajectories: the trajectories of a trace.
-        tokens_of: returns the tokens of a trajectory by its id, or None.
+        tokens_of: function that returns the tokens of a trajectory by its id, or None.
         choice: selects the trajectories; its `left_out` also counts trajectories that this function drops.
 
     Raises:
@@ -113,7 +113,7 @@ def sft_rows(
             ]
     if selected and not any_tokens:
         remedy = "Run with agent_rl.trace.tokens=true, as every recipe does"
-        raise ConfigError("sft", "the trace contains no tokens, from which the rows are made", remedy)
+        raise ConfigError("sft", "the rows are made from tokens, but the trace contains none", remedy)
 
 
 def write_sft(path: Path, trajectories: Iterable[list[dict[str, Any]]]) -> int:

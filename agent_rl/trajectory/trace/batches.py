@@ -1,8 +1,9 @@
 """Reads and writes `trace.batches.jsonl` next to a trace: the rows of each training batch, with their advantages.
 
-A line is `{"step": ..., "update": ..., "rows": ...}`, where the rows are the names of the training sequences, their
-advantages and the positions of other rows, as JSON, compressed by zlib, in base64. The advantage of a sequence is a
-number; if its tokens have different advantages, `agent_rl.trajectory.trace.tokens.pack` packs all advantages.
+A line is `{"step": ..., "update": ..., "rows": ...}`, in which `rows` is JSON that is compressed by zlib and encoded as
+base64: the names of the training sequences, their advantages, and the positions of padding rows. The advantage of a
+sequence is a number; if its tokens have different advantages, `agent_rl.trajectory.trace.tokens.pack` packs all
+advantages.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class TrainedBatch:
     advantages: list[Advantage]
     """Advantage of each row: one number for all of its sampled tokens, or one per token of its response."""
     padding: list[int] = field(default_factory=list)
-    """Positions in the batch, in ascending order, of rows without a name, which only fill it up."""
+    """Positions of the rows without a name, which only pad the batch, in ascending order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class TrainedRow:
     step: int
     update: int
     row: int
-    """Position in the batch."""
+    """Position of the row in the batch."""
     sequence: int
     """Number of the training sequence within the trajectory."""
     advantage: Advantage
@@ -69,7 +70,7 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
 def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
     """Yield the stored batches of a trace in the order of training, except incomplete lines.
 
-    A run that resumes from a checkpoint repeats the steps after it, so a batch may occur more than once.
+    A run that resumes from a checkpoint repeats the steps after that checkpoint, so a batch may occur more than once.
     """
     for part in filter(Path.exists, parts(sibling(trace, "batches"))):
         for _, line in whole_lines(part, 0):
@@ -85,7 +86,7 @@ def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
 def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None = None) -> dict[str, list[TrainedRow]]:
     """Return the training rows of some or all trajectories by id; a trajectory that was not trained on has no entry.
 
-    Only the last occurrence of a batch counts.
+    If a batch occurs more than once, only its last occurrence is used.
     """
     batches: dict[tuple[int, int], list[tuple[str, TrainedRow]]] = {}
     selected = None if ids is None else set(ids)
@@ -102,6 +103,6 @@ def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None =
 
 
 def mean_advantage(rows: Iterable[TrainedRow]) -> float | None:
-    """Return a trajectory's mean advantage over its training sequences and their tokens, or None if there are none."""
+    """Return a trajectory's mean advantage over its training sequences and their tokens, or None without advantages."""
     values = [row.advantage for row in rows if row.advantage != []]
     return fmean(fmean(value) if isinstance(value, list) else value for value in values) if values else None

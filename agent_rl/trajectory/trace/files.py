@@ -34,7 +34,7 @@ def append(
 ) -> None:
     """Append one trajectory as one line; create parent folders.
 
-    The tokens of `info["tokens"]` go to the file next to the trace, and images go to the trace's image folder.
+    The tokens in `info["tokens"]` are written to the file next to the trace, and images to the trace's image folder.
 
     Args:
         path: the trace.
@@ -63,7 +63,7 @@ def read(
         tokens: whether to fill `info["tokens"]` from the file next to the trace, with `TokenReader`.
 
     Raises:
-        ValueError: a line is not a trajectory; the error names file and line.
+        ValueError: a line is not a trajectory; the error names the file and the line.
     """
     reader = TokenReader(path) if tokens else None
     for part in parts(path):
@@ -98,7 +98,7 @@ _ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
 
 
 def segments(text: str, first: str = "user") -> list[tuple[str, str]]:
-    """Return the role and text of each message in verl's dump; `first` is the role of the text before a role line.
+    """Return the role and text of each message in verl's dump; `first` is the role of text before the first role line.
 
     verl decodes a conversation without its special tokens, so a message starts with a line that contains only its role.
     """

@@ -1,6 +1,6 @@
 """Stores the images of trajectories in the `trace.images` folder next to a trace, as PNG files named by content hash.
 
-In the JSON of a trajectory an image is the name of its file. An image shared by many trajectories (the prompt of a
+In a trajectory's JSON, an image is represented by its file name. An image shared by many trajectories (the prompt of a
 group, the rows of every epoch) is stored once. Files are written atomically, by renaming, so a killed run leaves no
 incomplete file, and neither writers nor readers need a lock.
 """
@@ -30,7 +30,7 @@ _WRITES = 64
 """Number of images that a process writes before it measures the size of the folder again."""
 
 _sizes: dict[Path, tuple[int, int]] = {}
-"""For each folder: its size (last measurement plus later writes), and the number of images since that measurement."""
+"""For each folder, its size (last measurement plus later writes) and the number of images written since then."""
 
 
 def image_folder(trace: str | os.PathLike[str]) -> Path:
@@ -44,7 +44,7 @@ def find_image(folder: Path, name: str) -> Path | None:
     try:
         file, folder = (folder / name).resolve(), folder.resolve()
         return file if file.is_relative_to(folder) and file.is_file() else None
-    except (OSError, ValueError, RuntimeError):  # the name is invalid, or a loop of links
+    except (OSError, ValueError, RuntimeError):  # the name is invalid, or its links form a loop
         return None
 
 
@@ -54,12 +54,12 @@ def image_names(trajectory: Trajectory) -> list[str]:
 
 
 def has_images(trajectory: Trajectory) -> bool:
-    """Whether a trajectory has images that are not stored."""
+    """Whether a trajectory has images that are not stored in files yet."""
     return any(not isinstance(image, str) for holder in _holders(trajectory) for image in holder.images)
 
 
 def drop_images(trajectory: Trajectory) -> None:
-    """Remove the images that are not stored."""
+    """Remove the images that are not stored in files."""
     for holder in _holders(trajectory):
         holder.images = [image for image in holder.images if isinstance(image, str)]
 
@@ -70,7 +70,8 @@ def store_images(trace: str | os.PathLike[str], trajectory: Trajectory, *, most_
     Args:
         trace: the trace.
         trajectory: the trajectory, which is not changed.
-        most_bytes: approximate size limit of the folder; images above it get a name but no file. None means no limit.
+        most_bytes: approximate size limit of the folder; images beyond this limit get a name but no file. None means no
+            limit.
 
     Returns:
         The trajectory with file names instead of images; unreadable images are dropped.

@@ -56,7 +56,7 @@ def read_trace(run: str | os.PathLike[str]) -> TraceTables:
 
     Raises:
         ConfigError: there is no trace.
-        ValueError: a line is not a trajectory; the error names file and line.
+        ValueError: a line is not a trajectory; the error names the file and the line.
     """
     import pandas as pd
 
@@ -92,7 +92,7 @@ def split_of(trajectory: Trajectory) -> str | None:
 
 
 def trajectory_row(trajectory: Trajectory, trained: Sequence[TrainedRow]) -> dict[str, Any]:
-    """Return the columns of a trajectory in `TraceTables.trajectories`; `trained`: its training rows."""
+    """Return the columns of a trajectory in `TraceTables.trajectories`; `trained` contains its training rows."""
     info, score = trajectory.info, trajectory.score
     return {
         **{name: getattr(trajectory, name) for name in TRAJECTORY if hasattr(trajectory, name)},

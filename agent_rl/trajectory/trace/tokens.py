@@ -2,10 +2,10 @@
 
 A line is `{"id": ..., "size": ..., "data": ...}`. `id` is the trajectory's id. `size` is the number of bytes after the
 comma that follows it, which a reader uses to recognize an incomplete line. `data` is a line of JSON followed by binary
-numbers, all compressed by zlib, in base64. The JSON contains the messages, the tools, and for each sequence the numbers
-of prompt and response tokens, whether it has log-probs, and the number of images. The numbers are the ids of all
-sequences (prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as 32-bit
-floats. 32-bit numbers are little-endian and stored by byte: all first bytes, then all second bytes, and so on.
+numbers, compressed by zlib and encoded as base64. The JSON contains the messages, the tools, and for each sequence the
+numbers of prompt and response tokens, whether it has log-probs, and the number of images. The numbers are the ids of
+all sequences (prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as
+32-bit floats. 32-bit numbers are little-endian and stored by byte: all first bytes, then all second bytes, and so on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from typing_extensions import TypedDict  # pydantic reads typing's from Python 3.12 on
+from typing_extensions import TypedDict  # pydantic supports typing.TypedDict only from Python 3.12 on
 
 from agent_rl.work.parts import append_lines, parts, sibling, whole_lines
 
@@ -51,7 +51,7 @@ class Tokens(TypedDict):
 
 
 def sampled_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the start and the end of each run of sampled tokens, which are turns, or notes of a fold."""
+    """Return the start and the end of each run of sampled tokens, each of which is a turn, or the notes of a fold."""
     import numpy as np
 
     edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(mask) != 0, [0]]))).tolist()
@@ -85,7 +85,7 @@ def token_line(id: str, tokens: Tokens) -> bytes:
 
 
 class TokenReader:
-    """Finds tokens by the id of their trajectory, even while a run writes them.
+    """Finds a trajectory's tokens by its id, even while a run is writing the file.
 
     Args:
         trace: the trace, with or without a token file next to it.
@@ -94,7 +94,7 @@ class TokenReader:
     def __init__(self, trace: str | os.PathLike[str]) -> None:
         self._first = sibling(trace, "tokens")
         self._places: dict[str, tuple[Path, int]] = {}
-        """Part and offset of the last line of each trajectory; an episode that ran again has several lines."""
+        """Part and offset of the last line of each trajectory; an episode that was repeated has several lines."""
         self._ends: dict[Path, int] = {}
         """Offset up to which each part has been read."""
 
@@ -186,7 +186,7 @@ def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
 
 
 def _text(data: bytes) -> str:
-    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the default's memory takes as long as packing a record
+    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the default memory takes as long as packing a record
     return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 

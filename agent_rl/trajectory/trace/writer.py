@@ -1,4 +1,4 @@
-"""`TraceWriter` writes a run's trace without ever stopping or delaying the run.
+"""`TraceWriter` writes a run's trace without ever stopping the run or delaying it for long.
 
 A thread writes the records one by one, and each episode waits for its own record, so a killed process loses at most the
 records in its queue. If a write fails (a full disk) or hangs (a network file system), the writer reports it
@@ -23,11 +23,11 @@ from agent_rl.trajectory.trace.tokens import Tokens, append_tokens
 from agent_rl.work.concurrency import OneThread
 
 PATIENCE_S = 5.0
-"""Maximum number of seconds to wait for a record; after that time, records are lost until it is written."""
+"""Maximum number of seconds to wait for a record; after that time, records are lost until that record is written."""
 
 
 class TraceWriter:
-    """Writes one trace with its tokens and batches; many processes may write at once.
+    """Writes one trace with its tokens and batches; many processes may write concurrently.
 
     Args:
         path: the trace.
@@ -50,7 +50,7 @@ class TraceWriter:
     @classmethod
     @cache
     def shared(cls, path: str, part_bytes: int, image_bytes: int) -> TraceWriter:
-        """Return this process's writer of a trace."""
+        """Return the writer of a trace that is shared within this process."""
         return cls(path, part_bytes, image_bytes)
 
     async def trajectory(self, trajectory: Trajectory) -> None:
@@ -67,7 +67,7 @@ class TraceWriter:
         return results[0] if results else trajectory
 
     def tokens(self, id: str, tokens: Tokens) -> None:
-        """Write the tokens of a trajectory without waiting; this process writes later records after them."""
+        """Write the tokens of a trajectory without waiting; this process writes later records after these tokens."""
         if future := self._start(lambda: append_tokens(self.path, id, tokens, part_bytes=self._part_bytes)):
             future.add_done_callback(self._judge)
 
@@ -84,14 +84,14 @@ class TraceWriter:
             self._judge(future)
 
     def _start(self, write: Callable[[], None]) -> Future[Exception | None] | None:
-        """Queue a write for the thread; return None (and lose the record) while an earlier record is being written."""
+        """Queue a write for the thread; return None (and lose the record) while an earlier record is overdue."""
         if self._overdue is not None and not self._overdue.done():
             self.lost += 1
             return None
         return self._thread.submit(_failure, write)
 
     def _judge(self, future: Future[Exception | None]) -> None:
-        """Report the first failure and the first success after it."""
+        """Report the first failure, and the first success after a failure."""
         failure: Exception | str | None
         with self._judging:
             if future.done():

@@ -1,4 +1,4 @@
-"""`create_app` builds the viewer's web app, which controls access to the pages and restricts browsers.
+"""`create_app` builds the viewer's web app, which controls access to the pages and restricts what browsers may load.
 
 `serve` runs the app from the terminal: it reads the files with a progress bar, and then serves pages until Ctrl-C.
 
@@ -92,7 +92,7 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
 
 
 def _refusal(request: Request, hosts: Sequence[str], token: str | None) -> Response | None:
-    """Return the response to a request with a wrong host (DNS rebinding), origin, method or token, or else None."""
+    """Return the refusal of a request with a wrong host (DNS rebinding), origin, method or token, otherwise None."""
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
     if name not in hosts:
@@ -116,14 +116,14 @@ def _refusal(request: Request, hosts: Sequence[str], token: str | None) -> Respo
 def serve(
     sources: Sequence[Source], host: str, port: int, token: str | None, announce: Callable[[str, int], None]
 ) -> None:
-    """Serve the viewer until the process receives a signal to end.
+    """Serve the viewer until the process receives a signal to exit.
 
     Args:
         sources: the files.
         host: the address to listen on.
         port: the port to listen on; 0 means any free port.
         token: the token that browsers must send; None means no token.
-        announce: is called with the URL and the number of trajectories once the files are read.
+        announce: function that is called with the URL and the number of trajectories once the files are read.
 
     Raises:
         ConfigError: the port cannot be used.

@@ -16,7 +16,7 @@ from agent_rl.trajectory.viewer.rendering import environment
 from agent_rl.work.text import one_line
 
 COLOURS = ("#2f6fb5", "#c4622d", "#2e8b57", "#8b4fb3", "#b8860b", "#c43b6b", "#4b8f9e", "#777777")
-"""Colours of the lines, in order; the contrast with white and with black is at least 3."""
+"""Colors of the lines, in order; their contrast with white and with black is at least 3."""
 WIDTH, HEIGHT = 440, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 8, 24
 _LONGEST = 60
@@ -56,7 +56,7 @@ class Chart:
         lines: points (step, value) by the name of the line; values that are not finite are not drawn.
         bands: intervals (step, low, high) around lines, by the name of the line.
         marks: values measured only at some steps (step, value, low, high), by name; drawn as dots with their interval
-            (no interval if low and high are None), in the colour of the line with the same name or another one.
+            (no interval if low and high are None), in the color of the line with the same name, or in a new color.
         levels: values that are the same at every step, by name; a PNG shows them as dashed lines.
     """
 
@@ -115,7 +115,7 @@ class Chart:
         for (name, value), dashes in zip(self.levels.items(), itertools.cycle(_DASHES), strict=False):
             handle = axes.axhline(value, color=COLOURS[-1], dashes=dashes, linewidth=1.2)
             legend.append((f"{name}: {value:.4g}", handle))
-        margin = 0.03 * (scale.ticks[-1] - scale.ticks[0])  # otherwise marks at the outer ticks would be cut
+        margin = 0.03 * (scale.ticks[-1] - scale.ticks[0])  # otherwise marks at the outer ticks would be cut off
         axes.set_ylim(scale.ticks[0] - margin, scale.ticks[-1] + margin)
         axes.set_title(one_line(self.title, _LONGEST), loc="left", fontweight="bold", parse_math=False)
         axes.set_xlabel("step")

@@ -26,7 +26,7 @@ _SIDE = 360
 
 
 def names_of(record: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Yield the messages and results with images in a record, and the names of the images."""
+    """Yield each message and each result of a record that has images, with the names of its images."""
     left = _MOST
     results = (result for turn in record.get("turns") or () for result in turn.get("results") or ())
     for holder in (*(record.get("prompt") or ()), *results):
@@ -41,7 +41,7 @@ def image_type(place: Path, name: str) -> tuple[Path, str]:
     """Return the file of an image and its media type.
 
     Raises:
-        ValueError: the image is not shown; the message contains the reason.
+        ValueError: the image cannot be shown; the message contains the reason.
     """
     file = find_image(place, name)
     if file is None:

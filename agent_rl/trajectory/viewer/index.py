@@ -1,4 +1,4 @@
-"""`TraceIndex`: a database on disk that finds trajectories by properties and text; the files keep the trajectories.
+"""`TraceIndex`: a database on disk that finds trajectories by properties and text; the trajectories stay in the files.
 
 The index is incremental, so `refresh` reads only appended lines, and rereads a file that was replaced or became
 shorter. The index never writes to the files and takes no locks in their folders. Each set of files has a database in
@@ -42,19 +42,19 @@ MEASURES = {
     "turns": "turns",
     "tokens": "tokens",
 }
-"""Measures of a comparison, with their columns."""
+"""The measures that a comparison shows, with their columns."""
 _BATCH = 2_000
 
 logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """Return the folder for indexes."""
+    """Return the cache folder for the viewer's indexes."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent_rl" / "viewer"
 
 
 class TraceIndex:
-    """The index of some files; safe with one writing thread and several reading threads.
+    """An index of trajectory files, safe for one writing thread and several reading threads.
 
     Args:
         sources: the files.
@@ -72,9 +72,9 @@ class TraceIndex:
         folder = folder or cache_folder()
         try:
             self._open_in(folder)
-        except (OSError, sqlite3.Error) as error:  # no home directory, or a file system without locks
+        except (OSError, sqlite3.Error) as error:  # there is no home directory, or the file system has no locks
             self._own = tempfile.TemporaryDirectory(prefix="agent_rl-viewer-")
-            logger.warning("the index cannot be kept in %s (%s): it is rebuilt at each start", folder, error)
+            logger.warning("the index cannot be kept in %s (%s), so it is rebuilt at each start", folder, error)
             self._open_in(Path(self._own.name))
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class TraceIndex:
         """Read the lines written since the last call; return the number of new trajectories.
 
         Args:
-            progress: is called repeatedly with the number of bytes read.
+            progress: function that is called repeatedly with the number of bytes read.
         """
         files = [replace(source, path=part) for source in self.sources for part in trace.parts(source.path)]
         with self._alone:  # another viewer of the same files may use the same database
@@ -110,13 +110,13 @@ class TraceIndex:
         return self._rows(sql, [*values, PAGE * query.page])
 
     def neighbours(self, number: int, query: Query) -> tuple[int | None, int | None]:
-        """Return the trajectories before and after a trajectory on its page of results."""
+        """Return the numbers of the trajectories before and after a trajectory on its page of results."""
         ids = [None, *(row["id"] for row in self.find(query)), None]
         at = ids.index(number) if number in ids else None
         return (None, None) if at is None else (ids[at - 1], ids[at + 1])
 
     def choices(self) -> dict[str, list[tuple[str, int]]]:
-        """Return the values of each facet, and the names of tools and components, with numbers of trajectories."""
+        """Return the values of each facet, and the tools and components, each with its number of trajectories."""
         tables = {facet: (facet, "trajectories") for facet in FACETS}
         tables |= {kind: ("name", f"{kind}s") for kind in ("tool", "component")}
         values = {}
@@ -141,7 +141,7 @@ class TraceIndex:
             return in_our_form(json.loads(file.read(columns["length"])))
 
     def path_of(self, columns: Mapping[str, Any]) -> Path:
-        """Return the first part of a trajectory's file."""
+        """Return the path of the first part of a trajectory's file."""
         return next(source.path for source in self.sources if source.name == columns["file"])
 
     def tokens(self, columns: Mapping[str, Any], id: str) -> trace.Tokens | None:
@@ -169,7 +169,7 @@ class TraceIndex:
         return [[row["correctness"] for row in group] for _, group in groups]
 
     def ends(self, file: str) -> tuple[int | None, int | None]:
-        """Return the first and last step of a file, or of its validations (with equal prompts) if there are two."""
+        """Return the first and last validation step of a file, or its first and last step if it has fewer than two."""
         sql = "SELECT DISTINCT step FROM trajectories WHERE file = ? AND step IS NOT NULL {} ORDER BY step"
         held_out, all_steps = (
             [row["step"] for row in self._rows(sql.format(where), [file])] for where in ("AND split = 'test'", "")
@@ -276,7 +276,7 @@ class TraceIndex:
         number = first = highest[0] if highest else 0
         batch, stored = RowBatch(file, offset), Future[None]()
         stored.set_result(None)
-        with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, and not Python's lock
+        with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, without the GIL
             for line in lines(source, offset):
                 progress(len(line))
                 number += batch.read(number + 1, source.name, line)

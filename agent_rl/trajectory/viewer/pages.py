@@ -29,7 +29,7 @@ _OWN = ("full", "with")
 
 
 class Pages:
-    """Each page has a method, which runs in a thread."""
+    """The request handlers of the viewer's pages, each of which runs in a thread."""
 
     def __init__(self, index: TraceIndex) -> None:
         self.index = index
@@ -129,7 +129,7 @@ class Pages:
         )  # fmt: skip
 
     def _run(self, folder: Path, file: str) -> dict[str, Any]:
-        """Return the values of one run for the page of runs."""
+        """Return the template values of one run for the page of runs."""
         run = read_run(str(folder))
         link = f"/trajectories?{urlencode({'file': file})}&step="
         figures = [figure for figure in run_charts(run) if figure]

@@ -16,10 +16,11 @@ class Query:
     """The filters, the order (`sort`, `descending`) and the page (from 0) of a list of trajectories.
 
     Args:
-        parameters: the parameters of a URL; invalid values are ignored. A name in `FACETS` contains the value to match;
-            a name in `NUMBERS` with `_min` or `_max` contains a limit; `tool` is a called tool; `component` has a value
-            from `component_min` to `component_max`; `error` is yes or no; all words of `text` must occur; `sort` is a
-            name of `NUMBERS` or `step`, the default; `order` is desc or asc; `page` is a number.
+        parameters: the parameters of a URL; invalid values are ignored. A name in `FACETS` contains the value to match,
+            and a name in `NUMBERS` with `_min` or `_max` contains a limit. `tool` names a called tool, and `component`
+            a component with a value from `component_min` to `component_max`. `error` is yes or no, and all words of
+            `text` must occur. `sort` is a name in `NUMBERS` or `step`, the default; `order` is desc or asc, and `page`
+            is a number.
     """
 
     def __init__(self, parameters: Mapping[str, str] | None = None) -> None:
@@ -57,7 +58,7 @@ class Query:
 
 
 def read_float(text: str | None) -> float | None:
-    """Return the number in a text, or None if the text is not a number."""
+    """Convert text to a number, or return None if the text is not a number."""
     try:
         number = float(text or "")
     except ValueError:
@@ -66,7 +67,7 @@ def read_float(text: str | None) -> float | None:
 
 
 def read_int(text: str | None) -> int | None:
-    """Return the integer in a text, or None if the text is not an integer or is too large for the database."""
+    """Convert text to an integer, or return None if it is not an integer or is too large for the database."""
     try:
         number = int(text or "")
     except ValueError:
@@ -75,5 +76,5 @@ def read_int(text: str | None) -> int | None:
 
 
 def _words(text: str) -> str:
-    """Quote the words of a search for FTS5, so that it does not read a word as an operator."""
+    """Quote the words of a search for FTS5, so that FTS5 does not read a word as an operator."""
     return " ".join(f'"{word}"' for word in "".join(char if char.isalnum() else " " for char in text).split())

@@ -41,7 +41,7 @@ def find_sources(places: Sequence[str]) -> list[Source]:
     """Return the record files at the given paths; a folder stands for all record files in it.
 
     Raises:
-        ConfigError: a path does not exist, or a folder contains no such file; the error names the path.
+        ConfigError: a path does not exist, or a folder contains no record file; the error names the path.
     """
     files: dict[Path, None] = {}
     for text in places:
@@ -94,10 +94,10 @@ def _name(path: Path, others: Sequence[Path]) -> str:
 
 
 def in_our_form(record: Any) -> dict[str, Any]:
-    """Convert a record to JSON data of a `Trajectory`; keys that the record lacks are absent.
+    """Convert a record to JSON data of a `Trajectory`; keys that the record lacks stay absent.
 
     Raises:
-        ValueError: the record has an unknown form.
+        ValueError: the record has an unknown format.
     """
     if isinstance(record, dict):
         if "turns" in record and "stop_reason" in record:
@@ -106,7 +106,7 @@ def in_our_form(record: Any) -> dict[str, Any]:
             return _of_dump(record)
         if "steps" in record and str(record.get("schema_version", "")).startswith("ATIF"):
             return from_atif(record)
-    raise ValueError("the record is not a trajectory in agent_rl's form, a line of verl's dumps, or ATIF")
+    raise ValueError("the record is not a trajectory in agent_rl's format, a line of verl's dumps, or ATIF")
 
 
 def _of_dump(record: dict[str, Any]) -> dict[str, Any]:

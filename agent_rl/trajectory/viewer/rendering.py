@@ -1,4 +1,4 @@
-"""Loads the Jinja templates of all pages, which escape HTML; their `visible` filter names control characters."""
+"""Loads the Jinja templates of all pages, which escape HTML and show control characters by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TONES = {"answered": "", "stopped": "", "": ""}
 
 
 def environment() -> Environment:
-    """Return the templates' environment with its filters."""
+    """Return the Jinja environment of the templates, with its filters."""
     templates = Environment(
         loader=PackageLoader("agent_rl.trajectory.viewer"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -39,7 +39,7 @@ def environment() -> Environment:
 
 
 def visible(text: Any, full: bool = True) -> str:
-    """Return text with control, surrogate and direction characters as names, cut at `MOST_CHARACTERS` unless `full`."""
+    """Return text with control, surrogate and direction characters by name, cut at `MOST_CHARACTERS` unless `full`."""
     shown = str(text)
     cut = 0 if full else max(0, len(shown) - MOST_CHARACTERS)
     return f"{named(shown[:-cut])}\n\n\u2026 {cut:,} more characters" if cut else named(shown)
@@ -53,7 +53,7 @@ def _thoughts(text: Any) -> list[tuple[str, str]]:
 
 
 def _mark(correctness: float | None) -> Markup:
-    """Return a coloured word for the correctness of an answer, or "" if no scorer judged it."""
+    """Return a colored word for the correctness of an answer, or "" if no scorer judged it."""
     if correctness is None:
         return Markup()
     word = "right" if correctness >= 1 else "wrong" if correctness <= 0 else "partly"

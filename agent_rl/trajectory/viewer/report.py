@@ -39,7 +39,7 @@ CHARTS: dict[str, dict[str, str]] = {
     "Tokens per second": {"perf/throughput": "tokens per second and GPU"},
     "Unscored": {"agent/unscored": "trajectories"},
     "Not trained, by reason": {f"agent/{fate}_share": text for fate, text in FATES.items() if fate != "kept"},
-    "Reward of the trained minus that of all": {
+    "Reward of trained minus all trajectories": {
         "agent/bias_reward": "estimate", "agent/bias_reward_bound": "largest possible size",
     },
     "KL and entropy": {"actor/kl_loss": "KL", "actor/ppo_kl": "KL to the old policy", "actor/entropy": "entropy"},
@@ -74,9 +74,9 @@ FACTS = {
     "algorithm": "algorithm.adv_estimator",
     "seed": "data.seed",
 }
-"""Configuration keys that a run's heading shows, by their label."""
+"""Configuration keys whose values a run's heading shows, by label."""
 ENDS = 3
-"""Number of steps at the start and at the end that the tables average; a short run averages half of its steps."""
+"""Number of steps at the start and at the end that the tables average; for a short run, half of its steps."""
 MOST_SHOWN = 3
 """Maximum number of best trajectories, and of worst trajectories, on the page."""
 MOST_IMAGES = 12
@@ -90,7 +90,7 @@ Success = tuple[int, Estimate]
 
 @dataclass(frozen=True)
 class Trajectories:
-    """The part of a page that comes from a run's trace, or an empty part if the run has no trace."""
+    """The part of a page that comes from a run's trace, which is empty if the run has no trace."""
 
     success: Sequence[Success] = ()
     held_out: Sequence[Success] = ()
@@ -151,7 +151,7 @@ def read_run(folder: str) -> Run:
 
 
 def facts(run: Run) -> dict[str, Any]:
-    """Return a run's command, versions, hashes of files, and metrics as pairs (step, value), as JSON data."""
+    """Return a run's command, versions, file hashes and metrics as JSON data; metrics are pairs (step, value)."""
     files: Mapping[str, Any] = run.about.get("files") or {}
     keys = [*COMPARED, "actor/entropy", "training/rollout_probs_diff_mean"]
     return {
@@ -298,7 +298,7 @@ def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[
 
 
 def _values(runs: Sequence[Run]) -> Iterator[tuple[str, str, list[list[float]]]]:
-    """Yield the title, the key and each run's values of every metric in a table that any run logged."""
+    """Yield the title, the key and each run's values for every metric of the tables that any run logged."""
     for key, title in COMPARED.items():
         values = [[value for _, value in series(run.training, key)] for run in runs]
         if any(values):

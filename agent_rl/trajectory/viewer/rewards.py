@@ -1,7 +1,7 @@
-"""Splits a trajectory's reward into its parts, and reads its prompt's samples with their advantages.
+"""Splits a trajectory's reward into its parts, and reads the samples of the same prompt with their advantages.
 
 A part contains a component's value, weight and contribution, and the verdicts of judges. If the trace contains the
-advantages that training used, the page shows these.
+advantages that training used, the page shows those advantages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent_rl.trajectory.viewer.index import TraceIndex
 
 
 def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trajectory's reward parts, whether the trace contains weights, and whether the parts add up to it.
+    """Return a reward's parts, whether the trace contains weights, and whether the parts add up to the total.
 
     A part has `name`, `value`, `weight`, its contribution `gives` (weight times value), and the `verdicts` of judges;
     a value is None if it was not measured or is not in the trace.
@@ -91,7 +91,7 @@ class SampleGroup:
         return [sample for pair in ends for sample in pair][: len(self.samples)]
 
     def apart(self, record: Mapping[str, Any], name: str) -> float | None:
-        """Return the distance of a sample's component from the group's mean, or None if no other sample contains it."""
+        """Return a sample's component minus the group's mean, or None if no other sample has this component."""
         known = [value for each in self.samples if (value := components(each.record).get(name)) is not None]
         value = components(record).get(name)
         return None if value is None or len(known) < 2 else value - statistics.fmean(known)

@@ -13,7 +13,7 @@ from agent_rl.trajectory.viewer.rendering import visible
 from agent_rl.work.parts import whole_lines
 
 _SHOWN = 160
-"""Maximum number of characters in a question and in an answer in the table."""
+"""Maximum number of characters of a question or an answer in the table."""
 _MOST_TEXT = 200_000
 """Maximum number of characters of a trajectory in the search index."""
 SCHEMA = """
@@ -139,7 +139,7 @@ def _stored(text: Any) -> str:
 
 
 def _label(value: Any) -> str | None:
-    """Return a filter's value in the form that pages show and send back."""
+    """Return the value of a filter as pages show it and send it back."""
     return visible(value) if value else None
 
 

@@ -14,7 +14,7 @@ from agent_rl.trajectory.trace import TokenSequence
 MOST_TOKENS = 20_000
 """Maximum number of tokens per sequence on a page; `?full=1` shows all."""
 SHADES = ((0.9, "s"), (0.5, "s s1"), (0.1, "s s2"), (0.01, "s s3"), (0.0, "s s4"))
-"""The lowest probability of a token for each style."""
+"""The lowest probability that a token of each style has."""
 
 
 class ShadedToken(NamedTuple):
@@ -32,7 +32,7 @@ def find_tokenizer(folder: Path) -> Path | None:
     """Return the `tokenizer.json` of a run's base model, or None if it is not on this machine.
 
     Args:
-        folder: the run's folder; its `run.json` names the model, a folder or a name in Hugging Face's cache.
+        folder: the run's folder; its `run.json` names the model by its folder or by its name in Hugging Face's cache.
     """
     try:
         configuration = json.loads((folder / "run.json").read_text())["configuration"]
@@ -51,7 +51,7 @@ def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) 
     """Return one training sequence for a page: its tokens, counts, mean log-prob, and the number of omitted tokens.
 
     Args:
-        sequence: a sequence of the trace.
+        sequence: a training sequence from the trace.
         tokenizer: the model's `tokenizer.json`; if None, ids are shown.
         full: whether to show all tokens instead of `MOST_TOKENS`.
     """

@@ -29,7 +29,7 @@ def test_null_columns_count_as_absent():
         ({"inputs": ["1"], "outputs": []}, "not two lists of the same length"),
         ({"inputs": [1], "outputs": ["1"]}, r"tests.inputs\[0\].input: expected text or a list of lines, got int 1"),
         ({"inputs": ["1 2"], "outputs": ["1"], "fn_name": "f"}, r"inputs\[0\]: expected JSON text, got '1 2'"),
-        ([{"input": "1", "output": "1"}, {"input": "1"}], r"tests\[1\]: it has neither expected nor output"),
+        ([{"input": "1", "output": "1"}, {"input": "1"}], r"tests\[1\]: the case has neither expected nor output"),
         ([{"input": "1", "output": "1", "testtype": "functional"}], "needs a function's name"),
         ([{"input": "1", "output": "1", "testtype": "file"}], r"testtype: expected one of stdin, .*, got 'file'"),
         ([{"args": [1], "expected": 1}], "args needs a function's name"),
@@ -38,10 +38,10 @@ def test_null_columns_count_as_absent():
         ([{"fn_name": "f", "args": [object], "expected": 1}], "expected only plain values"),
         ([{"fn_name": "f", "args": [], "expected": {1, 2}}], "a set cannot be compared"),
         ([{"inptu": "1", "output": "1"}], r"tests\[0\].inptu: unknown key. Did you mean 'input'"),
-        (["assert f(1) == 2", "assert set(f(1)) == {2}"], r"tests\[1\]: .* running it would show it to the program"),
-        (["assert f(g(1)) == 2"], "running it would show it"),
-        (["assert f(1) == 2 or True"], "running it would show it"),
-        (["assert f(*[1]) == 2"], "running it would show it"),
+        (["assert f(1) == 2", "assert set(f(1)) == {2}"], r"tests\[1\]: .* running it shows the value to the program"),
+        (["assert f(g(1)) == 2"], "running it shows the value"),
+        (["assert f(1) == 2 or True"], "running it shows the value"),
+        (["assert f(*[1]) == 2"], "running it shows the value"),
     ],
 )
 def test_tests_that_cannot_be_read_say_what_was_expected(tests, expected):

@@ -64,7 +64,7 @@ def test_the_probe_sees_what_a_layer_does_not_stop() -> None:
 def test_without_privileges_the_uid_layer_is_missing_and_the_next_tier_holds(landlock: None) -> None:
     found, report = probe(*ALL, program=FILES + PROCESSES, nobody=True)
     assert set(found.layers) == set(TIERS["landlock"])
-    assert found.missing["uid"].startswith("uid: no right to change the user id")
+    assert found.missing["uid"].startswith("uid: the process has no right to change its user id")
     assert set(found.acts.values()) == {"denied"}
     assert {name for name, text in report.items() if text == "done"} == {"shell"}
 

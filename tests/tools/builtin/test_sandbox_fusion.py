@@ -108,7 +108,7 @@ def test_a_fault_that_passes_is_not_noticed(load, fault):
     ("fault", "problem"),
     [
         (answer(500), "status 500"),
-        (answer(200, {"run_result": {}}), "not a Sandbox Fusion answer: status: Field required"),
+        (answer(200, {"run_result": {}}), "not a Sandbox Fusion response: status: Field required"),
         (answer(200, {"status": "Success", "run_result": {"status": "Finished", "stdout": 5}}), "run_result.stdout"),
         (SANDBOX_ERROR, r"reports an internal error \(attempt 3\)"),
     ],

@@ -17,7 +17,7 @@ heuristics = autotune
 
 
 class Config:
-    """A tuning configuration, kept as declared."""
+    """A tuning configuration that only stores its arguments."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         self.args, self.kwargs = args, kwargs
@@ -34,7 +34,7 @@ def next_power_of_2(n: int) -> int:
 
 
 class Constant:
-    """A compile-time constant, kept as declared."""
+    """A compile-time constant that only stores its value."""
 
     def __init__(self, value: object = None) -> None:
         self.value = value
@@ -50,8 +50,8 @@ class Driver:
 
 
 def never_made(*names: str, base: type = object) -> dict[str, type]:
-    """Return classes without instances, for annotations, `isinstance` and `except`."""
-    return {name: type(name, (base,), {"__doc__": "Never made on a CPU."}) for name in names}
+    """Return classes that are never instantiated, for use in annotations, `isinstance` and `except`."""
+    return {name: type(name, (base,), {"__doc__": "Never instantiated on a CPU."}) for name in names}
 
 
 add_module("triton.backends", {})
