@@ -37,7 +37,7 @@ class BaseTrainDataset(RowDataSet):
     Users may override `_build_messages`, `_get_examples`, `_extract_ground_truth` and `_get_data_source`.
 
     Raises:
-        ConfigError: chat template and prompts both ask for thoughts, or a row has no ground truth.
+        ConfigError: the chat template and the prompts both ask for thoughts, or a row has no ground truth.
     """
 
     template: type[BasePromptTemplate] | None = None
@@ -46,7 +46,7 @@ class BaseTrainDataset(RowDataSet):
     """Description of the task; None means the template's description."""
     reward_module: RewardModule | None = None
     score = "helpfulness"
-    """Name of the rating in `extra_info` that is the ground truth for one answer."""
+    """Name of the rating in `extra_info` that is the ground truth of an answer."""
 
     def __init__(
         self, data_files: Any, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1
@@ -121,21 +121,21 @@ class BaseTrainDataset(RowDataSet):
         """Check the prompt of the first row.
 
         Raises:
-            ConfigError: chat template and prompt both ask for thoughts, or an override renders a different prompt than
-            the agent loop.
+            ConfigError: the chat template and the prompt both ask for thoughts, or an override renders another prompt
+            than the agent loop.
         """
         last = str(messages[-1]["content"]).rpartition("\n# ")[2]
         if self._chat_thinks and _ASKS.search(last):
             problem = "the chat template lets the model think, and the prompts ask for <think> too"
-            remedy = "Build prompts with enable_thinking=False, or set enable_thinking: false there"
+            remedy = "Build prompts with enable_thinking=False, or set the key to false"
             raise ConfigError(f"{_OPTIONS}.enable_thinking", problem, remedy)
         if self._apply_chat_template(messages) != BaseTrainDataset._apply_chat_template(self, messages):
             problem = f"_apply_chat_template of {type(self).__name__} renders a different prompt than the agent loop"
-            raise ConfigError(_OPTIONS, problem, "Set its arguments there, such as enable_thinking: true")
+            raise ConfigError(_OPTIONS, problem, "Set its arguments in this key, such as enable_thinking: true")
 
 
 class PointwiseTrainDataset(BaseTrainDataset):
-    """Rows with one answer each; the ground truth is its score."""
+    """Rows with one answer each; the ground truth is the answer's score."""
 
     template = PointwiseTemplate
 
@@ -154,7 +154,7 @@ def chat_thinks(tokenizer: Any, options: Mapping[str, Any]) -> bool:
     """Whether a chat template with these arguments lets the model think.
 
     Raises:
-        ConfigError: `enable_thinking` is true, and the template neither reads it nor opens thoughts.
+        ConfigError: `enable_thinking` is true, and the template neither reads this variable nor opens thoughts.
     """
     question: Messages = [{"role": "user", "content": "?"}]
     now, on, off = (
