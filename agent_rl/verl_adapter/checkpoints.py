@@ -92,12 +92,12 @@ def settings_folder(shards: Path) -> Path:
 
 
 def names_a_folder(name: str) -> bool:
-    """Whether a model's name can only be a folder; names on the Hub are `owner/model` or, for old models, one word."""
+    """Whether a model's name must be a folder; names on the Hub are `owner/model` or, for old models, one word."""
     return name.startswith(("/", ".", "~", "outputs/")) or (name.count("/") > 1 and "://" not in name)
 
 
 def step_back(config: Any) -> str | None:
-    """If the checkpoint from which the run would resume is damaged, make it resume from the newest intact one.
+    """If the checkpoint from which a run would resume is damaged, let the run resume from the newest intact one.
 
     Every file of the checkpoint is read completely; torch's files are archives with a checksum for each part.
 

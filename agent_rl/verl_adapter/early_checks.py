@@ -1,8 +1,8 @@
 """Checks that the trainer and the doctor run before Ray starts, for conflicting settings of agent_rl and verl.
 
 verl calls most reward managers only if the user has set a reward function. With a reward model on the trainer's GPUs,
-verl scores after sampling, from the prompt and the response only. verl reports neither. The `trajectory` manager always
-gets the whole trajectory (`reward_loop`), but a score that is computed after sampling is too late for some algorithms.
+verl scores after sampling, from the prompt and the response only. verl reports neither case. The `trajectory` manager
+always gets the whole trajectory (`reward_loop`), but a score computed after sampling is too late for some algorithms.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ def remax_baselines(case: RunCase) -> Errors:
         problem = "verl's v1 trainer computes no baselines for its own 'remax' estimator"
         yield ConfigError(values.ESTIMATOR, problem, "Use algo=remax, which selects agent_rl's estimator")
     elif estimator == remax.ESTIMATOR and case.get(manager) != remax.MANAGER:
-        yield ConfigError(values.ESTIMATOR, f"{estimator!r} needs its agent loop manager", "Use algo=remax")
+        yield ConfigError(values.ESTIMATOR, f"{estimator!r} needs ReMax's agent loop manager", "Use algo=remax")
     elif estimator == remax.ESTIMATOR and _has_late_model(case):
         problem = "ReMax needs the reward at the end of each episode, and a colocated reward model scores later"
-        yield ConfigError(f"{VERLS}.enable_resource_pool", problem, "Set it to true")
+        yield ConfigError(f"{VERLS}.enable_resource_pool", problem, "Set the key to true")
 
 
 @check("configuration", at=BOTH)
@@ -147,7 +147,7 @@ def early_end(case: RunCase) -> Errors:
             yield ConfigError(key, f"mode={mode} does not wait for slow trajectories", "Remove it, or set mode=sync")
         elif case.get(refill):
             problem = f"{refill}=true replaces a prompt whose trajectories were all ended early"
-            yield ConfigError(key, problem, f"Remove it, or set {refill}=false")
+            yield ConfigError(key, problem, f"Remove the key, or set {refill}=false")
 
 
 @check("configuration", needs=Needs.VERL, at=BOTH)
@@ -207,10 +207,10 @@ def served_reward_models(case: RunCase) -> Errors:
         yield ConfigError(f"{VERLS}.model_path", "no reward model is set", remedy)
     if manager == "naive" and enabled and custom and not has_pool:
         problem = "a model that shares the trainer's GPUs scores after sampling, when verl has no ground truth to pass"
-        remedy = f"Set it to true, or reward.reward_manager.name={MANAGER}"
+        remedy = f"Set the key to true, or set reward.reward_manager.name={MANAGER}"
         yield ConfigError(f"{VERLS}.enable_resource_pool", problem, remedy)
     if models and manager != MANAGER:
-        problem = f"the {manager!r} reward manager uses no such model"
+        problem = f"the {manager!r} reward manager cannot use these models"
         yield ConfigError(MODELS, problem, f"Set reward.reward_manager.name={MANAGER}")
     is_verls = enabled and manager == MANAGER and not custom
     if is_verls and ROUTER_MODEL in models:
@@ -218,14 +218,14 @@ def served_reward_models(case: RunCase) -> Errors:
     names = {*models, *([ROUTER_MODEL] if is_verls else [])}
     for key, name, *_ in references(case.get("agent_rl", {})):
         if name not in names:
-            remedy = f"Set its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, names)}"
+            remedy = f"Set the model's url, or serve the model by {MODELS}.{name}.path. {did_you_mean(name, names)}"
             yield ConfigError(key, f"this run serves no model {name!r}", remedy)
     for name, model in models.items():
         nodes = [case.number(f"trainer.{key}", 1) if model.visits else getattr(model, key) for key in NODES]
         gpus, ranks = nodes[0] * nodes[1], model.tensor_parallel_size
         if gpus % ranks:
             problem = f"{gpus} GPUs cannot be divided into replicas of {ranks} GPUs"
-            yield ConfigError(f"{MODELS}.{name}.tensor_parallel_size", problem, "Change one of the numbers")
+            yield ConfigError(f"{MODELS}.{name}.tensor_parallel_size", problem, "Change one of the two numbers")
 
 
 @check("reward", at=BOTH)
@@ -236,11 +236,11 @@ def late_scores(case: RunCase) -> Errors:
     why = f"{MODELS}.*.placement=shared" if case.settings.reward.models else f"{VERLS}.enable_resource_pool=false"
     for key, wrong, remedy in (
         (values.ESTIMATOR, remax.ESTIMATOR, "Choose another algorithm"),
-        ("algorithm.filter_groups.enable", True, "Set it to false"),
-        ("trainer.v1.trainer_mode", "separate_async", "Set it to sync"),
+        ("algorithm.filter_groups.enable", True, "Set the key to false"),
+        ("trainer.v1.trainer_mode", "separate_async", "Set the key to sync"),
     ):
         if case.get(key) == wrong:
-            problem = f"it needs the reward while trajectories are sampled, but with {why} the reward comes later"
+            problem = f"this setting needs the reward during sampling, but with {why} the reward is computed later"
             yield ConfigError(key, problem, f"{remedy}, or give the model its own GPUs")
 
 
@@ -255,11 +255,11 @@ def reward_workers(case: RunCase) -> Errors:
     key, count = "reward.num_workers", case.number("reward.num_workers", 0)
     if needs_groups and count > 0:
         problem = f"{count} reward workers never see all samples of a prompt, which agent_rl.reward compares"
-        yield ConfigError(key, problem, "Set it to 0: then each agent-loop worker scores the prompts it samples")
+        yield ConfigError(key, problem, "Set the key to 0; each agent-loop worker then scores the prompts it samples")
     by_component = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
     if count < 1 and case.get(f"{VERLS}.enable") and not by_component:
-        problem = f"{count} leaves no worker to call the reward model"
-        yield ConfigError(key, problem, f"Set it to 1 or more, or {VERLS}.enable=false")
+        problem = f"{count} reward workers cannot call the reward model"
+        yield ConfigError(key, problem, f"Set the key to 1 or more, or set {VERLS}.enable=false")
 
 
 def _scores_late(case: RunCase) -> bool:

@@ -1,8 +1,8 @@
 """Ends a run early if it would hang, if agent_rl raises an error, or if the user requests it.
 
 - verl never checks whether its agent-loop workers, reward workers and TransferQueue processes are alive, although the
-  kernel kills large processes first when memory runs out. Without a reward worker, its share of the trajectories would
-  be unscored in every step; TransferQueue's processes store all trajectories. In `mode=colocate_async`, a weight sync
+  kernel kills large processes first when memory runs out. A dead reward worker's share of the trajectories would
+  stay unscored in every step; TransferQueue's processes store all trajectories. In `mode=colocate_async`, a weight sync
   can deadlock (verl#7990).
 - A `stop` file in the run's folder requests an early end; `agent-rl train` creates the file on Ctrl-C or SIGTERM.
 
@@ -37,7 +37,7 @@ from agent_rl.work.parts import replace_file
 COMMAND = "AGENT_RL_COMMAND"
 """Environment variable with the driver's command line, for the trainer's process."""
 STOP_FILE = "stop"
-"""A file in the run's folder; the trainer writes the last step, its checkpoint and the command to it as JSON."""
+"""A file in the run's folder, to which the trainer writes the last step, its checkpoint and the command as JSON."""
 INTERVAL_S = 5.0
 """Seconds between two checks, each of which takes 1 ms. Ray's public API for listing actors needs Ray's dashboard."""
 SIGNAL = signal.SIGUSR1
@@ -170,7 +170,7 @@ class LastStep:
         """Save the last complete step if this block, the trainer's `fit`, ends early."""
         self._begun = self._complete = self._trainer.global_steps
         file = self._stop_file
-        if file is not None and file.exists() and file.read_text():  # an answer that a trainer without a launcher left
+        if file is not None and file.exists() and file.read_text():  # left over from a trainer without a launcher
             file.unlink()
         try:
             yield

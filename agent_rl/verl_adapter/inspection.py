@@ -70,7 +70,7 @@ def load_chat_tokenizer(
     try:
         from verl.utils.tokenizer import hf_tokenizer
     except ImportError as error:
-        raise ConfigError("policy", f"a policy over tokens needs verl ({error})", "Install agent-rl[cpu]") from None
+        raise ConfigError("policy", f"a token-level policy needs verl ({error})", "Install agent-rl[cpu]") from None
     try:
         tokenizer = hf_tokenizer(model)
     except (OSError, ValueError) as error:

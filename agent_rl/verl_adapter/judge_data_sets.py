@@ -75,7 +75,7 @@ class BaseTrainDataset(RowDataSet):
         truth = self._extract_ground_truth(row)
         if truth is None:
             place = f"{row.get('data_source')}, {info.get('split', '')} row {info.get('index')}"
-            remedy = f"Give the row extra_info.{self.score}, scores or a preference, or remove it"
+            remedy = f"Give the row extra_info.{self.score}, scores or a preference, or remove the row"
             raise ConfigError(place, "the row has no ground truth for training a judge", remedy)
         row["reward_model"] = {**(row.get("reward_model") or {}), "style": "rule", "ground_truth": truth}
         row["data_source"] = self._get_data_source(row)
@@ -166,8 +166,8 @@ def chat_thinks(tokenizer: Any, options: Mapping[str, Any]) -> bool:
     if now.rstrip().endswith("<think>"):
         return True
     if options.get("enable_thinking"):
-        problem = "it is true, and the model's chat template does not read it"
-        raise ConfigError(f"{_OPTIONS}.enable_thinking", problem, "Remove it: then the prompts ask for thoughts")
+        problem = "the key is true, but the model's chat template does not read it"
+        raise ConfigError(f"{_OPTIONS}.enable_thinking", problem, "Remove the key; the prompts then ask for thoughts")
     return False
 
 

@@ -58,7 +58,7 @@ registry.listeners[__name__] = announce
 
 
 def _attribute(name: str) -> str:
-    """Return the name of an agent's attribute: `ReactAgentLoop`, or a unique name for a user's agent."""
+    """Return the name of an agent's attribute, such as `ReactAgentLoop`, which is also unique for a user's agent."""
     if name in registry.agent_names():
         return "".join(part.capitalize() for part in name.split("_")) + "Loop"
     return "loop_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in name)

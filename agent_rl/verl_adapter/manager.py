@@ -1,4 +1,4 @@
-"""A reward manager for verl that scores trajectories: `reward.reward_manager.name=trajectory`.
+"""A reward manager for verl that scores trajectories (`reward.reward_manager.name=trajectory`).
 
 The manager takes the agent loop's `Trajectory`, scores it with `agent_rl.rewards.compose`, and appends it to the trace.
 For an unscored trajectory it raises an error, so that verl drops only this session of the group. A validation counts

@@ -117,7 +117,7 @@ def token_log_probs(module: ModuleType) -> None:
 
 
 class _LogProbs(torch.autograd.Function):
-    """Computes log-probs in at least float32, as flash-attn's kernel does; copies only some tokens at a time.
+    """Computes log-probs in at least float32, as flash-attn's kernel does, copying only some tokens at a time.
 
     The backward pass processes only tokens that have a gradient, unlike prompts, observations and padding.
     """

@@ -170,7 +170,7 @@ def require_verls(state: Mapping[str, Any] | None) -> None:
     sampler = ((state or {}).get("_sampler_iter_state") or {}).get("sampler_iter_state") or {}
     if "progress" in sampler:
         problem = "the checkpoint was saved with an order from agent_rl.data, but none of its keys is set now"
-        raise ConfigError(f"{SECTION}.data", problem, "Set it, or start again with trainer.resume_mode=disable")
+        raise ConfigError(f"{SECTION}.data", problem, "Set a key, or start again with trainer.resume_mode=disable")
 
 
 def _settings(config: Any, whole: AgentRLSettings) -> DataSettings:

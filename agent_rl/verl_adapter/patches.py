@@ -83,10 +83,10 @@ def reward_managers(module: ModuleType) -> None:
 
 
 def trainers(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1`: register agent_rl's trainer under verl's names, and replace three functions of verl's.
+    """`verl.trainer.ppo.v1`: register agent_rl's trainer under verl's names, and replace names that the trainer uses.
 
     - `RewardLoopManager`: verl has no key to replace this class or its workers.
-    - `compute_rollout_correction_and_add_to_batch`: verl's fails on a batch without log-probs or trained tokens.
+    - `compute_rollout_correction_and_add_to_batch`: fails in verl on a batch without log-probs or trained tokens.
     - TransferQueue's `kv_batch_get`: see `empty_batches`.
     """
     from agent_rl.verl_adapter import trainer  # noqa: F401 - registers itself
@@ -108,7 +108,7 @@ def trainers(module: ModuleType) -> None:
 def empty_batches(queue: Any) -> None:
     """TransferQueue: let `kv_batch_get` accept an empty list of keys, with which it would otherwise fail.
 
-    A validation passes an empty list after a batch in which every trajectory failed, such as one row with
+    A validation passes an empty list after a batch in which every trajectory failed, such as a single row with
     `data.val_batch_size=1`.
     """
     get = queue.kv_batch_get
@@ -132,10 +132,10 @@ class _Nothing(list[Any]):
 
 
 def change_command_line() -> None:
-    """Change old keys in the arguments of `python -m verl.trainer.main_ppo` before hydra reads the arguments.
+    """Change old keys in the arguments of `python -m verl.trainer.main_ppo`, which hydra has not yet read.
 
-    Python imports verl first. Under `agent-rl train`, the launcher has already changed old keys. A rejected key exits
-    the process, because verl only logs an exception of a plugin.
+    Under `agent-rl train`, the launcher has already changed old keys. If a key is rejected, the process exits, because
+    verl would only log an exception that a plugin raises.
     """
     is_verls = sys.argv[0] == "-m" and any(each.endswith("verl.trainer.main_ppo") for each in sys.orig_argv)
     if is_verls and RUN not in os.environ:

@@ -3,7 +3,7 @@
 The trainer gives each prompt the uid that the prompt had in the recorded run, so that each session finds its
 trajectory, tokens and score in the trace by its id. Tools, environments and rewards are not called again: their results
 are in the trajectory. All passes of the update are computed again. Each batch is put into the recorded order of rows,
-because sums of floats depend on this order, which had depended on when the episodes ended.
+because sums of floats depend on this order, which was the order in which the episodes ended.
 """
 
 from __future__ import annotations
@@ -105,13 +105,13 @@ class RecordedRun:
         recorded = {step for step, _ in self._uids}
         if missing := next((step for step in range(1, steps + 1) if step not in recorded), None):
             problem = f"step {missing} of {steps} is not in {self.path}"
-            raise ConfigError("trainer.total_training_steps", problem, f"Set it to at most {missing - 1}")
+            raise ConfigError("trainer.total_training_steps", problem, f"Set the key to at most {missing - 1}")
         batches = [batch for batch in self._batches.values() if batch.step <= steps]
         ids = [name.rpartition("_")[0] for batch in batches for name in batch.names]
         lacks = next((id for id in ids if id not in self._places or id not in self._tokens), None)
         if lacks or not ids:
             problem = f"{self.path} has no {f'tokens of {lacks}' if lacks else 'training batches'}"
-            raise ConfigError(KEY, problem, "Choose a run with agent_rl.trace.tokens=true, and its whole trace")
+            raise ConfigError(KEY, problem, "Choose a run with agent_rl.trace.tokens=true and a complete trace")
         self.episode(ids[0]).record()
 
     def episode(self, id: str) -> RecordedEpisode:

@@ -67,7 +67,7 @@ class AgentReplayBuffer(ReplayBuffer):
         return super().wait_for_sampleable(global_steps, partition_id, target_count)  # type: ignore[misc]
 
     def _sync_metadata_from_transfer_queue(self) -> None:
-        """Poll TransferQueue; raise a worker's fatal error."""
+        """Poll TransferQueue, and raise any fatal error that a worker has reported."""
         if self.poll is not None:
             self.poll()
         super()._sync_metadata_from_transfer_queue()
@@ -98,7 +98,7 @@ class AgentReplayBuffer(ReplayBuffer):
         self._filtered = global_steps, evicted[2] + (number if step == global_steps else 0)
         config = self.trainer.config
         groups = config.algorithm.filter_groups
-        most = groups.max_num_gen_batches * config.data.train_batch_size  # verl's v1 trainers ignore it; 0: no limit
+        most = groups.max_num_gen_batches * config.data.train_batch_size  # verl's v1 trainers ignore this limit
         if groups.enable and 0 < most < self._filtered[1]:
             raise FatalError(
                 f"step {global_steps} has replaced {self._filtered[1]} groups whose samples all got the same "

@@ -54,7 +54,7 @@ _prompt: ContextVar[_Prompt] = ContextVar("_prompt")
 
 
 class AgentLoopWorker(_VerlsWorker):
-    """Runs the sessions of prompts, and scores them itself if `reward.num_workers=0`.
+    """Runs the sessions of prompts, and scores the sessions itself if `reward.num_workers=0`.
 
     Scoring by a rule takes less time than calling a reward worker, which is a process that imports all of verl.
     """

@@ -76,7 +76,7 @@ class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
         tokenizer: not used.
         config: verl's `data` section; only `max_length` is used.
         processor: not used.
-        max_samples: the number of sequences to use, from the first; -1 means all.
+        max_samples: maximum number of sequences to use; -1 means all.
 
     Raises:
         ConfigError: a sequence is longer than `data.max_length`.

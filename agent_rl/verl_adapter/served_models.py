@@ -26,7 +26,7 @@ from agent_rl.settings.reward import ServedModelSettings
 KIND = "reward_model"
 """The kind of component that refers to served models by name."""
 ROUTER_MODEL = "reward_model"
-"""The name by which components refer to verl's reward model, and of the component that is added if none uses it."""
+"""The name of verl's reward model in components, and of the component that is added if no component uses it."""
 
 _PLACE = re.compile(r"^http://served/(?P<name>[A-Za-z0-9_.-]+)(?=/|$)")
 
@@ -48,7 +48,7 @@ def write_addresses(config: Any, served: Mapping[str, Served]) -> None:
 
 
 def rollout_config(config: Any, model: ServedModelSettings) -> Any:
-    """Return the rollout configuration of a model: `reward.reward_model.rollout` with the model's settings."""
+    """Return a model's rollout configuration, which is `reward.reward_model.rollout` with the model's settings."""
     rollout = OmegaConf.to_container(config.reward.reward_model.rollout, resolve=True)
     assert isinstance(rollout, dict)
     kwargs: dict[str, Any] = dict(rollout.get("engine_kwargs") or {})

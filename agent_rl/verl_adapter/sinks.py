@@ -2,7 +2,7 @@
 
 verl calls every logger within the training loop, so a logger's error stops the run, and a server that does not answer
 delays each step (MLflow by minutes). With this module, each logger runs verl's code in a daemon thread. An error, or a
-logger that does not keep up, is reported once, and the run continues. `console` and `file` stay in the loop, because
+logger that does not keep up, is reported once, and the run continues. `console` and `file` run within the loop, because
 the terminal shows their output. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
 """
 

@@ -1,6 +1,6 @@
 """Builds the tokens around turns with any model's chat template, as a replacement for verl's builder.
 
-verl's builder for some model families renders dummy system and user messages before appended messages. This builder
+verl's builder for some model families renders dummy system and user messages before appended messages. verl's builder
 fails with templates that reject system messages or two user messages in a row, drops the text that an unknown family's
 template writes after the end-of-turn token, and needs names of calls that the messages do not contain.
 """

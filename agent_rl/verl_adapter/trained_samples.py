@@ -131,7 +131,7 @@ class StepSamples:
 
 
 def reported(keys: Iterable[str], partition_id: str) -> list[dict[str, Any]]:
-    """Return the reward manager's report on each trajectory, which is empty without a score, in `finals` order."""
+    """Return the manager's report on each trajectory, or {} for an unscored one, in the order of `finals`."""
     if not (last := finals(list(keys))):
         return []
     import transfer_queue as tq
@@ -203,11 +203,11 @@ def fill_missing_samples(
 ) -> tuple[dict[str, list[Any]], dict[str, float]]:
     """Replace a prompt's missing validation samples with the mean of its other samples, and count missing samples.
 
-    verl averages only prompts with equal numbers of samples: `mean@8` would cover only prompts without a failure.
+    verl averages only prompts with equal numbers of samples, so `mean@8` would cover only prompts without a failure.
 
     Args:
         uids: the prompt of each sample that has a score.
-        columns: the columns of these samples: numbers, or values that verl does not average.
+        columns: the columns of these samples, which contain numbers, or values that verl does not average.
         expected: the expected number of samples by source and prompt.
 
     Returns:

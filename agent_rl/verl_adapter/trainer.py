@@ -78,7 +78,7 @@ class AgentTrainer(PPOTrainer):
             with open_dict(agent):
                 agent.agent_loop_manager_class = LOOP_MANAGER
         if not config.actor_rollout_ref.get("hybrid_engine", True):
-            separate_logger.setLevel(logging.WARNING)  # verl passes `flush` to its `info`, which is a TypeError
+            separate_logger.setLevel(logging.WARNING)  # verl passes `flush` to `info`, which raises a TypeError
         self.row_order: ordering.RunOrder | None = None
         self.served_models: served_models.ServedModels | None = None
         self.samples = trained_samples.StepSamples()
@@ -141,7 +141,7 @@ class AgentTrainer(PPOTrainer):
             ordering.require_verls(self.train_dataloader.next_iter_state)
             return
         self.row_order.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
-        self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would load the state
+        self.train_dataloader_it = iter(self.train_dataloader)  # load the state now instead of in the first step
 
     def get_llm_client(self) -> Any:
         """Let the workers of synchronous training choose the engines of their conversations (`routing`)."""
@@ -267,7 +267,7 @@ class AgentTrainer(PPOTrainer):
         Args:
             data: a `DataProto` of padded tensors (rows, tokens of the response) with `token_level_rewards` and
                 `response_mask`.
-            batch_keys: the key of each row: `{uid}_{session}_{index}`, or `pad...` for a padding row.
+            batch_keys: the rows' keys, which are `{uid}_{session}_{index}`, or `pad...` for padding rows.
             adv_estimator: `algorithm.adv_estimator`.
             options: the arguments of verl's estimators.
         """
@@ -364,7 +364,7 @@ class AgentTrainer(PPOTrainer):
 def with_users_class(cls: type[Any], config: Any) -> type[Any]:
     """Return the mode's class, combined with the class in `agent_rl.trainer_class`.
 
-    A user's subclass of AgentTrainer becomes a base before the mode's class; any other class comes after AgentTrainer.
+    Among the base classes, a subclass of AgentTrainer precedes the mode's class; any other class follows AgentTrainer.
 
     Raises:
         ConfigError: there is no such class, or it belongs to another mode.

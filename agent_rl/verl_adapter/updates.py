@@ -4,13 +4,13 @@
 trajectory. verl pads such a batch with rows that have no loss, until all mini-batches of `ppo_mini_batch_size` prompts
 are full. The last mini-batch can consist mostly of padding rows, yet still makes a full-size step. With agent_rl, a
 batch has one mini-batch for every `ppo_mini_batch_size` prompts; all mini-batches have the same number of rows, and the
-batch is padded until its rows can be divided among mini-batches and GPUs. A mean over rows is divided by the number of
-rows. A loss that sums tokens (`seq-mean-token-sum`, `seq-mean-token-sum-norm`) is divided by a constant, the number of
-prompts times `rollout.n`; the number of rows depends on failures and folding, which would otherwise scale the gradient.
+batch is padded until its rows can be divided among mini-batches and GPUs. A loss that averages over rows is divided by
+the number of rows. A loss that sums tokens (`seq-mean-token-sum`, `seq-mean-token-sum-norm`) is divided by a constant,
+the number of prompts times `rollout.n`: failures and folding change the number of rows, which would scale the gradient.
 
-**Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that update both
-are the same, so the update's forward pass supplies the old log-probs, without their gradient. A batch that is used for
-one update needs no separate log-prob pass, unless a KL penalty in the reward, a correction for the mismatch with the
+**Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that first
+update, the two are equal, so its forward pass supplies the old log-probs, without their gradient. A batch used for one
+update needs no separate log-prob pass, unless a KL penalty in the reward, a correction for the mismatch with the
 engine, or an estimator reads the log-probs. The metrics of this pass (such as the entropy) are available every
 `agent_rl.run.log_probs_every` steps, when the pass runs. `training/rollout_probs_diff_mean` and `_max` are logged in
 each step, because the update computes their inputs.
@@ -63,7 +63,7 @@ def required_multiple(trainer: Any, dp_size: int) -> int:
 def balance(trainer: Any, batch: Any, metrics: dict[str, Any], prefix: str) -> Any:
     """Pad a batch, and order its rows so that each GPU gets about the same work, as verl's `_balance_batch` does.
 
-    verl compares and adds tensor elements, for which the GPUs wait 0.25 ms per row; with a list it is 0.02 ms.
+    verl compares and adds tensor elements, for which the GPUs wait 0.25 ms per row; a list takes 0.02 ms.
     """
     import torch
     from verl.trainer.ppo.v1 import trainer_base
@@ -146,7 +146,7 @@ def rename_metrics(metrics: dict[str, Any]) -> None:
 def policy_loss(module: ModuleType) -> None:
     """`verl.workers.engine_workers`: let the loss use its own log-probs if the batch contains no old log-probs.
 
-    Each call gets one micro-batch: `model_output` contains every token's log-probs, `data` the batch's tensors.
+    Each call gets one micro-batch, with every token's log-probs in `model_output` and the tensors in `data`.
     """
     import torch
     from verl.utils.metric import AggregationType, Metric

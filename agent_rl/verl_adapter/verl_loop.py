@@ -1,4 +1,4 @@
-"""The base class of agent loops in verl, which makes `EpisodeLoop` an `AgentLoopBase` of verl's."""
+"""The base class of agent loops in verl, which combines `EpisodeLoop` with verl's `AgentLoopBase`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
     reaches the reward manager as `extra_fields["trajectory"]`.
 
     Args:
-        setup: passed by an evaluation instead of all other arguments, which are verl's.
+        setup: the setup that an evaluation passes instead of verl's arguments.
 
     Raises:
         ConfigError: an evaluation uses a class that overrides `run`.
@@ -209,7 +209,7 @@ _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool, TraceWriter |
 
 
 def _worker_setup(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]:
-    """Return a worker's settings, limits, whether its engine stops at text, and its trace; all loops share them."""
+    """Return a worker's settings, limits, whether its engine stops at strings, and its trace, all of them cached."""
     cached = _known.get(id(config))
     if cached is None or cached[0] is not config:
         rollout = config.actor_rollout_ref.rollout

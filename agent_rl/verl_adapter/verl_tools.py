@@ -107,7 +107,7 @@ def _tool_schema(spec: ToolSpec) -> OpenAIFunctionToolSchema:
 
 
 def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
-    """Convert the tools of verl's worker to specs for a `ToolSession`; a tool keeps its spec so that caches work."""
+    """Convert the tools of verl's worker to specs for a `ToolSession`; a tool's spec is kept for the caches."""
     return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
 
 
@@ -148,7 +148,7 @@ class _BaseTool(Tool):
 
 
 class _FunctionTool(Tool):
-    """A stateless function tool of verl's."""
+    """A function tool of verl's, which has no state."""
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         response, reward, metrics = normalize_function_tool_return(await self.config["tool"].call(arguments))

@@ -35,7 +35,7 @@ OPERANDS = {
 DEPTHS = {"train": {0: 775, 1: 560, 2: 158, 3: 7}, "test": {0: 51, 1: 59, 2: 45, 3: 3}}
 """Published number of questions by depth of brackets; the counts for training were rounded to tens."""
 INTEGERS, NEGATIVES = 56, 3
-"""Number of held-out questions with an integer answer, and number with a negative answer."""
+"""Numbers of held-out questions with an integer answer and with a negative answer."""
 OPENINGS = (
     "What is {}?", "Calculate {}.", "Work out {}.", "How much is {}?", "Please compute {}.", "I need to know {}.",
     "Tell me what {} comes to.", "Find {}.",
@@ -126,7 +126,7 @@ def _expressions(split, seed, excluded=()):
     if split == "test":
         kinds = [(place < INTEGERS, False) for place in range(len(counts))]
         draw.shuffle(kinds)
-        for place in draw.sample(range(DEPTHS[split][2]), NEGATIVES):  # with brackets, any sign can occur
+        for place in draw.sample(range(DEPTHS[split][2]), NEGATIVES):  # an expression with brackets can have any sign
             kinds[place] = (kinds[place][0], True)
     draw.shuffle(counts)
     expressions = []
@@ -210,7 +210,7 @@ def _as_noun(node):
 
 
 def _is_bracketed(node, place):
-    """Whether the usual precedence requires brackets around a node's operand at a place: 0, the first, or 1."""
+    """Whether the usual precedence requires brackets around a node's first (`place` 0) or second operand (1)."""
     operand = node["operands"][place]
     if not isinstance(operand, dict):
         return False

@@ -25,9 +25,9 @@ class Lockers(Environment):
         self.is_open = (number, code) == (self.number, self.code)
         return "It is open." if self.is_open else "It stays shut."
 
-    def get_reward(self):  # a number, or named parts, which become components
+    def get_reward(self):  # returns a number, or named parts that become components
         return float(self.is_open)
 
-    def solve(self):  # optional: an expert, for the cold start; each call becomes a turn, the result the answer
+    def solve(self):  # an optional expert for the cold start: its calls become turns, and its result is the answer
         self.open(self.number, int(self.look_up(self.number).removesuffix(".").split()[-1]))
         return "done"

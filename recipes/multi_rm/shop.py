@@ -42,7 +42,7 @@ class Orders(Tool):
         self.orders = {order["number"]: order for order in json.loads(create_kwargs["orders"])}
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """The order as it is then."""
+        """Return the order as it is after the action."""
         action, order = arguments["action"], self.orders.get(arguments["number"])
         if order is None:
             raise ToolError(f"there is no order {arguments['number']}")

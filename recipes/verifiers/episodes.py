@@ -32,12 +32,12 @@ SEATS = [name for name, seat in agent_config_fields(ENV).items() if seat.model i
 if len(SEATS) != 1:
     raise ValueError(f"one seat must be the policy, not {SEATS}: set env.SEAT.model of each other seat in env.toml")
 ATTEMPTS = 3
-"""Maximum number of attempts at an episode that fails before its first turn, for example because of its sandbox."""
+"""Maximum number of attempts at an episode that fails before its first turn, for example for lack of a sandbox."""
 
 
 async def run(row: dict[str, Any], base_url: str, api_key: str) -> WireEpisode:
     """Let the server play the task of a row, send its reward to the gateway, and return verifiers' episode."""
-    headers = {"Authorization": f"Bearer {api_key}", "x-api-key": api_key}  # verifiers overwrites one of these
+    headers = {"Authorization": f"Bearer {api_key}", "x-api-key": api_key}  # verifiers overwrites one of these headers
     endpoint = EvalClientConfig(base_url=base_url, api_key_var="NO_KEY", headers=headers)
     for _ in range(ATTEMPTS):
         episode = await play(endpoint, json.loads(row["extra_info"]["task"]))

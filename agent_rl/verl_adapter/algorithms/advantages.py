@@ -16,9 +16,9 @@ def estimate(data: DataProto, batch_keys: list[str], adv_estimator: Any, **optio
     """Add `advantages` and `returns` to a batch, counting each trajectory once in its group.
 
     Args:
-        data: padded tensors (rows, tokens of the response) with `token_level_rewards` and `response_mask`, and `uid`,
-            the prompt of each row.
-        batch_keys: the key of each row: `{uid}_{session}_{index}`, or `pad...` for a padding row.
+        data: padded tensors (rows, response tokens) with `token_level_rewards` and `response_mask`, and the column
+            `uid` with each row's prompt id.
+        batch_keys: the rows' keys, which are `{uid}_{session}_{index}`, or `pad...` for padding rows.
         adv_estimator: `algorithm.adv_estimator`.
         options: the arguments of verl's estimators.
 

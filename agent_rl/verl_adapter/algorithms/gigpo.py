@@ -1,4 +1,4 @@
-"""GiGPO, group-in-group policy optimization (Feng et al. 2025, https://arxiv.org/abs/2505.10978): `algo=gigpo`.
+"""GiGPO, group-in-group policy optimization (`algo=gigpo`; Feng et al. 2025, https://arxiv.org/abs/2505.10978).
 
 The turns of one prompt's samples that start in the same state form a separate group. GiGPO is a heuristic: its mean
 gradient is not the gradient of the expected reward, because a sample that returns to a state is compared with itself,
@@ -37,7 +37,7 @@ def gigpo_advantages(
     Args:
         rewards: the reward of each turn, one sequence (turns) per trajectory.
         groups: the prompt of each trajectory.
-        states: the state before each turn, one sequence (turns) per trajectory; an empty sequence is not compared.
+        states: the state before each turn, one sequence (turns) per trajectory; an empty sequence skips the comparison.
         weight: weight of the state-level advantage.
         discount: per-turn discount that the state-level advantage applies to later rewards.
         by_std: whether to divide by the standard deviation of the group, or of the turns in a state.

@@ -54,7 +54,7 @@ def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, flo
         data.non_tensor_batch[f"component/{name}"] = np.array(numbers, dtype=object)
     mask_BT = data.batch["response_mask"]
     data.batch["prompts"] = mask_BT[:, :0]
-    data.batch["attention_mask"] = (mask_BT.flip(1).cumsum(1).flip(1) > 0).to(mask_BT)  # 1 up to the last sampled token
+    data.batch["attention_mask"] = (mask_BT.flip(1).cumsum(1).flip(1) > 0).to(mask_BT)  # ends at the last sampled token
     own = {KEYS: [f"component/{name}" for name in names]}
     own[WEIGHTS] = list(algorithm.get(WEIGHTS) or [weights.get(name, 1.0) for name in names])
     if len(own[WEIGHTS]) != len(names):

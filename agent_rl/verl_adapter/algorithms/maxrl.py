@@ -1,4 +1,4 @@
-"""MaxRL (https://arxiv.org/abs/2602.02710), which verl lacks: `algo=maxrl`."""
+"""MaxRL (`algo=maxrl`, https://arxiv.org/abs/2602.02710), which verl lacks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""ReMax for verl's v1 trainer, which has the formula but computes no greedy baselines: `algo=remax`.
+"""ReMax (`algo=remax`) for verl's v1 trainer, which has the formula but computes no greedy baselines.
 
-The module `rollout` runs one more episode per prompt, decoded greedily, and publishes its reward. This module contains
+The module `rollout` runs one more, greedily decoded episode per prompt, and publishes its reward. This module contains
 the trainer's parts: the advantage estimator and its metrics. The greedy episode is not part of the training data.
 
 If the greedy episode has no score, its prompt has no baseline and fails. The asynchronous modes replace such a prompt;

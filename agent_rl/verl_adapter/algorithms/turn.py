@@ -1,4 +1,4 @@
-"""Assigns credit to individual turns with an exact gradient: `algo=turn`.
+"""Assigns credit to individual turns with an exact gradient (`algo=turn`).
 
 The advantage of a turn is its reward to go minus the mean reward to go of the prompt's other samples that reach the
 same turn. Published scripts instead normalize rewards per turn index and sum them to the end, which yields a mean
@@ -31,8 +31,8 @@ def turn_advantages(
       components do), and no group is refilled, filtered or evicted because of its outcome;
     - whether a member fails does not depend on its actions;
     - a turn's reward depends on nothing that follows the turn;
-    - every sampled token is trained on once, in the only update of its batch, which starts from the policy that sampled
-      the token, and the gradient is not clipped;
+    - every sampled token is trained on exactly once, in one update per batch of the policy that sampled the token, and
+      the gradient is not clipped;
     - the discount is 1, and neither a KL term nor a rollout correction is used.
 
     Args:

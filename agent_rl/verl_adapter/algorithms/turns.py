@@ -23,12 +23,12 @@ from agent_rl.verl_adapter.algorithms.turn import ESTIMATOR, turn_advantages
 from agent_rl.verl_adapter.trained_samples import final_rows, session_of
 
 BY_TURN = (ESTIMATOR, gigpo.ESTIMATOR)
-"""The values of `algorithm.adv_estimator` with an advantage per turn."""
+"""The values of `algorithm.adv_estimator` for estimators with one advantage per turn."""
 RECORDS = "turn_records"
 """Column of `DataProto.non_tensor_batch`: the `extra_fields` of each row, or None for a padding row."""
 SPANS, STATES, REWARDS = "turn_spans", "turn_states", "turn_rewards"
-"""Keys of a row's `extra_fields`: `[turn, start, end]` of each sampled span of the response, where turns count from 1;
-the hash of the state before each turn of the trajectory; and the reward of each turn."""
+"""Keys of a row's `extra_fields` for the `[turn, start, end]` of each sampled span of a response (turns begin at 1),
+the hash of the state before each turn of the trajectory, and the reward of each turn."""
 
 
 def credit_fields(sequence: TrainingSequence, trajectory: Trajectory, states: list[str]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def turn_level_advantages(
             `meta_info["metrics"]`.
         batch_keys: see `TurnTable.from_batch`.
         adv_estimator: one of `BY_TURN`.
-        gamma: the discount of `algo=turn`, per turn.
+        gamma: the per-turn discount of `algo=turn`.
         norm_adv_by_std_in_grpo: whether GiGPO divides by standard deviations.
     """
     table = TurnTable.from_batch(data, batch_keys)
@@ -146,7 +146,7 @@ class TurnTable:
         Args:
             data: a `DataProto` of padded tensors (rows, tokens of the response) with `response_mask`,
                 `token_level_rewards` and, if a KL penalty has changed these rewards, `token_level_scores`.
-            batch_keys: the key of each row: `{uid}_{session}_{index}`, or `pad...` for a padding row.
+            batch_keys: the rows' keys, which are `{uid}_{session}_{index}`, or `pad...` for padding rows.
         """
         records = list(data.non_tensor_batch.get(RECORDS, [None] * len(batch_keys)))
         rewards_BT, mask_BT = (data.batch[name].cpu().numpy() for name in ("token_level_rewards", "response_mask"))

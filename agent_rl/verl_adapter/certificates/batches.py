@@ -24,7 +24,7 @@ class TabularRows:
     in `turn_records`, in the form that `agent_rl.verl_adapter.algorithms.turns` reads.
 
     Attributes:
-        of_trajectory: the rows of each scored trajectory, by the numbers of its prompt and of the trajectory.
+        of_trajectory: the rows of each scored trajectory, by prompt number and trajectory number.
         state_BT: the state of each token.
         action_BT: each token, 0 or 1.
         tensors: the columns of a batch by name.
@@ -92,7 +92,7 @@ class TabularRows:
         return rows, keys, uids
 
     def data(self, rows: Sequence[int], uids: Sequence[str], padding: int = 0, greedy: bool = False) -> DataProto:
-        """Return the rows and `padding` padding rows as verl passes them to an estimator; `greedy` adds baselines."""
+        """Return rows, plus `padding` padding rows, as verl passes them to an estimator; `greedy` adds baselines."""
         chosen = [*rows, *[-1] * padding]
         tensors = {name: tensor[chosen] for name, tensor in self.tensors.items()}
         if greedy:
@@ -106,7 +106,7 @@ class TabularRows:
 def _values(
     trajectories: Sequence[Sequence[TabularTrajectory]], policy: Any, states: Mapping[str, int]
 ) -> dict[tuple[int, tuple[int, ...]], float]:
-    """Return the expected reward after each prompt and prefix of events, as an exact critic would."""
+    """Return the expected reward after each prompt and prefix of events, as an exact critic would do."""
     sums: dict[tuple[int, tuple[int, ...]], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for trajectory in (each for own in trajectories for each in own if each.is_scored):
         probability = trajectory.chance

@@ -18,7 +18,7 @@ from agent_rl.verl_adapter.certificates.processes import PROCESSES, TabularProce
 LARGE = (16, 256, 2048)
 """The number of groups per prompt in each of the growing batches."""
 WHITENED = ("gae", "gdpo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
-"""Estimators that divide by the batch's standard deviation, so the direction of their gradient needs many groups."""
+"""Estimators that divide by the batch's standard deviation, so one group does not show their gradient's direction."""
 EXACT, SAME_DIRECTION, NEAR = 1e-6, 1e-9, 1e-3
 """Limits of the mean gradient's relative error, of 1 minus its cosine, and of 1 minus a large batch's cosine."""
 
@@ -50,8 +50,8 @@ def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, smal
     `cosine` and `length` compare the mean gradient with the exact gradient: the worst cosine and the range of lengths
     over the processes for which the objective is declared. `large_cosine` is the worst cosine in the largest batch.
     `variance` is the per-sample variance of the gradient estimate, divided by its squared length, relative to that of
-    the estimator `rloo` (geometric mean over the processes). None means not computed. `processes` contains these
-    figures for each process; for an estimator in `WHITENED`, the cosine there is that of the largest batch.
+    the estimator `rloo` (geometric mean over the processes). None means that a figure was not computed. `processes`
+    contains the figures for each process; for an estimator in `WHITENED`, their cosine is that of the largest batch.
     """
     processes = [process for process in PROCESSES if process.is_small or not small]
     return summarize(name, method, [certify_process(world(process), method, sizes) for process in processes])
@@ -116,7 +116,7 @@ def _verdict(inside: list[dict[str, Any]], outside: list[dict[str, Any]], has_ob
     """Return the verdict from the rows of processes for which an objective is declared, and from all other rows."""
     worst = min(row["cosine"] for row in inside)
     if any(row["padding"] for row in inside + outside):
-        return f"biased: rows of padding change the advantages, cosine {worst:.3f}"
+        return f"biased: padding rows change the advantages, cosine {worst:.3f}"
     if not has_objective:
         return f"heuristic, cosine {worst:.3f}"
     errors, large = [row["error"] for row in inside], [row["large"] for row in inside]

@@ -135,7 +135,7 @@ def lengths(play: TabularTrajectory) -> None:
 
 
 def turn_rewards(play: TabularTrajectory) -> None:
-    """Play up to three turns, which sample a content and whether to continue; each turn and the end earn a reward."""
+    """Play up to three turns that sample their content and whether to continue; each turn and the end earn a reward."""
     content = 0
     for turn in range(3):
         content += play.sample(f"content {turn}")
@@ -156,7 +156,7 @@ def shared(play: TabularTrajectory) -> None:
 
 
 def folded(play: TabularTrajectory) -> None:
-    """Produce up to four training sequences: each turn after the first begins one, and most turns have a reward."""
+    """Play up to four turns, each in a training sequence of its own; most turns have a reward."""
     for turn, outcome in enumerate((0.0, 0.4, 1.0, 0.2)):
         if turn == 3 or not play.sample(f"turn {turn}"):
             return play.reward(outcome + 0.3 * play.sample("answer"))
