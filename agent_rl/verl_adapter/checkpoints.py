@@ -102,7 +102,7 @@ def step_back(config: Any) -> str | None:
     Every file of the checkpoint is read completely; torch's files are archives with a checksum for each part.
 
     Returns:
-        A note with the damage and the new step, or None if the checkpoint is intact or no earlier one is.
+        A note with the damage and the new step, or None if the newest checkpoint is intact or all are damaged.
     """
     trainer = config.trainer
     folder = Path(os.path.abspath(trainer.default_local_dir))

@@ -45,7 +45,7 @@ Errors = Iterator[ConfigError]
 def early_checks(module: ModuleType) -> None:
     """`verl.utils.config`: run the trainer's checks when verl checks its configuration, before Ray starts.
 
-    Without these checks, the `agent_rl` section and the tool file would be read a minute later, in the workers.
+    Without the early checks, the `agent_rl` section and the tool file would be read a minute later, in the workers.
     """
     original = module.validate_config
 
@@ -224,7 +224,7 @@ def served_reward_models(case: RunCase) -> Errors:
         nodes = [case.number(f"trainer.{key}", 1) if model.visits else getattr(model, key) for key in NODES]
         gpus, ranks = nodes[0] * nodes[1], model.tensor_parallel_size
         if gpus % ranks:
-            problem = f"{gpus} GPUs cannot be divided into replicas of {ranks} GPUs"
+            problem = f"{ranks} does not divide {gpus} GPUs into replicas"
             yield ConfigError(f"{MODELS}.{name}.tensor_parallel_size", problem, "Change one of the two numbers")
 
 

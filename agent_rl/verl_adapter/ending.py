@@ -6,7 +6,7 @@
   can deadlock (verl#7990).
 - A `stop` file in the run's folder requests an early end; `agent-rl train` creates the file on Ctrl-C or SIGTERM.
 
-In each case the last complete step is saved, and the command that resumes the run is printed. After an error from
+On an early end, the last complete step is saved, and the command that resumes the run is printed. After an error from
 outside agent_rl nothing is saved, because the trainer's state is unknown. verl's loop saves the last step of a stopped
 run in the usual place, without waiting for a validation. With several updates per step (`mode=separate_async`), the
 weights saved after an error may be a few updates ahead of the step.

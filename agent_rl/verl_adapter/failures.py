@@ -1,6 +1,6 @@
 """Counts failed trajectories by reason, and stops a run that cannot continue with an error that states the reason.
 
-One such reason is a bug in the user's code that occurs too often; the trainer counts the reports of all workers.
+A run also stops if a bug in the user's code occurs too often; the trainer counts the reports of all workers.
 
 verl itself only logs a trajectory's error in the worker, and drops the trajectory or its group.
 """

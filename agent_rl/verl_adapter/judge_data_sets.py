@@ -106,7 +106,7 @@ class BaseTrainDataset(RowDataSet):
         return ()
 
     def _extract_ground_truth(self, row_dict: Mapping[str, Any]) -> Any:
-        """Return a row's ground truth in the form that the reward function reads; None is rejected."""
+        """Return a row's ground truth in the form that the reward function reads; a row with None is rejected."""
         return self.sample(row_dict).truth
 
     def _get_data_source(self, row_dict: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 The manager takes the agent loop's `Trajectory`, scores it with `agent_rl.rewards.compose`, and appends it to the trace.
 For an unscored trajectory it raises an error, so that verl drops only this session of the group. A validation counts
-such a trajectory as missing (`trained_samples.fill_missing_samples`).
+an unscored trajectory as missing (`trained_samples.fill_missing_samples`).
 
 The `code` scorer runs programs on the `reward.sandbox_fusion` server. With `reward.reward_model.enable`, the model's
 score is the `reward_model` component, or part of the component that uses the model (`reward_loop`).
@@ -50,9 +50,9 @@ class TrajectoryRewardManager(RewardManagerBase):
     """Scores the `Trajectory` that the agent-loop worker put into `extra_fields["trajectory"]`.
 
     If `reward.custom_reward_function.path` is set, the function's result is the `correctness` component. The function
-    may have any form that `agent_rl.rewards.user_function` accepts. It gets verl's arguments, with the trajectory as a
-    dict at `extra_info["trajectory"]`, and returns a number or a dict with a `score`; other numbers in the dict are
-    logged.
+    may have any form that `agent_rl.rewards.user_function` accepts. The function gets verl's arguments, with the
+    trajectory as a dict at `extra_info["trajectory"]`, and returns a number or a dict with a `score`; other numbers in
+    the dict are logged.
 
     Raises:
         ConfigError: a key under `agent_rl:` is wrong.

@@ -3,7 +3,7 @@
 If flash-attn is installed, the patches change nothing.
 
 On a GPU, torch's kernel for packed sequences, `torch.nn.attention.varlen.varlen_attn`, serves as `flash_attention_2`.
-Without the patch, every version of transformers downloads a kernel from the Hub at each model load and fails offline.
+Without the patches, every version of transformers downloads a kernel from the Hub at each model load and fails offline.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class RecordedEpisode:
             ConfigError: the tokens are not stored, or the episode has images, which are not stored.
         """
         if self._tokens is None or any(each["images"] for each in self._tokens["sequences"]):
-            problem = f"trajectory {self.trajectory.id} has images, which are not stored, or no stored tokens"
+            problem = f"trajectory {self.trajectory.id} has no stored tokens, or has images, which are not stored"
             raise ConfigError(KEY, problem, "Choose a text-only run with agent_rl.trace.tokens=true")
         return self._tokens
 

@@ -25,7 +25,7 @@ class RowDataSet(RLHFDataset):
     """verl's `RLHFDataset` with rows in their original form; every recipe sets it as `data.custom_cls`.
 
     Stored rows (`agent_rl.data.storage`) are unpacked, and rows in other common shapes are converted to the expected
-    format (`agent_rl.data.shapes`); each kind of change is logged once. Everything else is as in verl.
+    format (`agent_rl.data.shapes`); each kind of change is logged once. All other behavior is as in verl.
     """
 
     def maybe_filter_out_long_prompts(self, dataframe: datasets.Dataset) -> datasets.Dataset:  # type: ignore[override]

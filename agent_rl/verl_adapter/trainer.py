@@ -367,7 +367,7 @@ def with_users_class(cls: type[Any], config: Any) -> type[Any]:
     Among the base classes, a subclass of AgentTrainer precedes the mode's class; any other class follows AgentTrainer.
 
     Raises:
-        ConfigError: there is no such class, or it belongs to another mode.
+        ConfigError: the class does not exist, or it belongs to another mode.
     """
     name = OmegaConf.select(config, f"{SECTION}.trainer_class")
     if name is None:

@@ -1,8 +1,8 @@
 """`together`: stores those of a worker's trajectories that end at about the same time with a single put.
 
-verl stores each trajectory separately, in three requests to two processes. These requests took a quarter of a worker's
-time. As all workers send such requests to TransferQueue's only controller, the requests limit the number of
-trajectories per second in a cluster (docs/reference/scale.md).
+verl stores each trajectory separately, in three requests to two processes, which took a quarter of a worker's time. As
+all workers send their requests to TransferQueue's only controller, these requests limit the number of trajectories per
+second in a cluster (docs/reference/scale.md).
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ batch is padded until its rows can be divided among mini-batches and GPUs. A los
 the number of rows. A loss that sums tokens (`seq-mean-token-sum`, `seq-mean-token-sum-norm`) is divided by a constant,
 the number of prompts times `rollout.n`: failures and folding change the number of rows, which would scale the gradient.
 
-**Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that first
-update, the two are equal, so its forward pass supplies the old log-probs, without their gradient. A batch used for one
-update needs no separate log-prob pass, unless a KL penalty in the reward, a correction for the mismatch with the
-engine, or an estimator reads the log-probs. The metrics of this pass (such as the entropy) are available every
+**Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In the first
+update, the two are equal, so the update's forward pass supplies the old log-probs, without their gradient. A batch used
+for one update needs no separate log-prob pass, unless a KL penalty in the reward, a correction of the mismatch with the
+engine, or an estimator reads the log-probs. The metrics of the pass (such as the entropy) are available every
 `agent_rl.run.log_probs_every` steps, when the pass runs. `training/rollout_probs_diff_mean` and `_max` are logged in
 each step, because the update computes their inputs.
 """
@@ -127,7 +127,7 @@ def needs_log_probs(trainer: Any) -> bool:
     reasons = (
         actor.ppo_epochs > 1,
         mini_batches(trainer, actor) > 1,
-        trainer.parameter_sync_step > 1,  # several updates before the engine gets the weights
+        trainer.parameter_sync_step > 1,  # the engine gets the weights after several updates
         any(correction.get(key) for key in ("rollout_is", "rollout_rs", "bypass_mode")),
         config.algorithm.use_kl_in_reward,
         config.algorithm.adv_estimator in READERS,

@@ -107,7 +107,7 @@ def _tool_schema(spec: ToolSpec) -> OpenAIFunctionToolSchema:
 
 
 def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
-    """Convert the tools of verl's worker to specs for a `ToolSession`; a tool's spec is kept for the caches."""
+    """Convert the tools of verl's worker to specs for a `ToolSession`; a tool keeps its spec, so caches work."""
     return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
 
 

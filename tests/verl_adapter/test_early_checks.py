@@ -109,7 +109,7 @@ NO_WORKERS = {"models": {}, "verls__enable": True, "reward__num_workers": 0}
         (NO_WORKERS | JUDGE, "reward.num_workers: 0 reward workers cannot call the reward model"),
         (
             {"models": {}, "verls__enable": True, "algorithm__adv_estimator": remax.ESTIMATOR},
-            "algorithm.adv_estimator: it needs the reward while trajectories are sampled, but with reward.rewa",
+            "algorithm.adv_estimator: this setting needs the reward during sampling, but with reward.reward_model",
         ),
     ],
 )

@@ -22,7 +22,7 @@ def estimate(data: DataProto, batch_keys: list[str], adv_estimator: Any, **optio
         adv_estimator: `algorithm.adv_estimator`.
         options: the arguments of verl's estimators.
 
-    `turns.TurnTable.from_batch` describes what the estimators with one advantage per turn read.
+    `turns.TurnTable.from_batch` describes the input of estimators with one advantage per turn.
     """
     if adv_estimator in turns.BY_TURN:
         advantages: DataProto = turns.turn_level_advantages(data, batch_keys, adv_estimator, **options)

@@ -37,7 +37,7 @@ def gigpo_advantages(
     Args:
         rewards: the reward of each turn, one sequence (turns) per trajectory.
         groups: the prompt of each trajectory.
-        states: the state before each turn, one sequence (turns) per trajectory; an empty sequence skips the comparison.
+        states: the state before each turn, one sequence (turns) per trajectory; an empty one skips the comparison.
         weight: weight of the state-level advantage.
         discount: per-turn discount that the state-level advantage applies to later rewards.
         by_std: whether to divide by the standard deviation of the group, or of the turns in a state.

@@ -59,7 +59,7 @@ def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, flo
     own[WEIGHTS] = list(algorithm.get(WEIGHTS) or [weights.get(name, 1.0) for name in names])
     if len(own[WEIGHTS]) != len(names):
         problem = f"there are {len(own[WEIGHTS])} weights for {len(names)} components ({', '.join(names)})"
-        raise ConfigError(f"algorithm.{WEIGHTS}", problem, "Write one weight for each component, in this order")
+        raise ConfigError(f"algorithm.{WEIGHTS}", problem, "Write one weight for each component, in the same order")
     return OmegaConf.merge(OmegaConf.create(dict(algorithm)), own)
 
 

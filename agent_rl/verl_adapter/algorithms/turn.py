@@ -31,7 +31,7 @@ def turn_advantages(
       components do), and no group is refilled, filtered or evicted because of its outcome;
     - whether a member fails does not depend on its actions;
     - a turn's reward depends on nothing that follows the turn;
-    - every sampled token is trained on exactly once, in one update per batch of the policy that sampled the token, and
+    - every sampled token is trained on exactly once, in one update per batch, by the policy that sampled the token, and
       the gradient is not clipped;
     - the discount is 1, and neither a KL term nor a rollout correction is used.
 

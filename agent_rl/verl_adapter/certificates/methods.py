@@ -48,7 +48,7 @@ def find(names: list[str]) -> list[str]:
     """Return the named methods; `rloo` means `algo=rloo` and the estimator, and an empty list means all methods.
 
     Raises:
-        ConfigError: there is no such method.
+        ConfigError: one of the methods does not exist.
     """
     known = [*words(), *estimators()]
     methods: list[str] = []
@@ -79,7 +79,7 @@ def user_method(text: str) -> Method:
             `AgentTrainer.estimate_advantages`, any other function like one of verl's estimators.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: the function does not exist.
     """
     function = find_object(text, Place(OPTION))
     if not callable(function):
