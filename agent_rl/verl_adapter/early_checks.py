@@ -224,7 +224,7 @@ def served_reward_models(case: RunCase) -> Errors:
         nodes = [case.number(f"trainer.{key}", 1) if model.visits else getattr(model, key) for key in NODES]
         gpus, ranks = nodes[0] * nodes[1], model.tensor_parallel_size
         if gpus % ranks:
-            problem = f"{ranks} does not divide {gpus} GPUs into replicas"
+            problem = f"{ranks} does not divide the model's {gpus} GPUs evenly"
             yield ConfigError(f"{MODELS}.{name}.tensor_parallel_size", problem, "Change one of the two numbers")
 
 

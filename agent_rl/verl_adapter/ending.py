@@ -90,8 +90,8 @@ def _limited(limit_s: float, sync: Any, *args: Any, **kwargs: Any) -> Any:
 def _late(limit_s: float) -> StallError:
     return StallError(
         f"the weight sync has taken longer than agent_rl.run.weight_sync_timeout_s={limit_s:g} seconds. If many "
-        "requests were open, verl is deadlocked (https://github.com/verl-project/verl/issues/7990). Start fewer "
-        "(trainer.v1.colocate_async.num_warmup_batches), set mode=sync, or raise the limit",
+        "requests were open, verl is deadlocked (https://github.com/verl-project/verl/issues/7990). Lower "
+        "trainer.v1.colocate_async.num_warmup_batches, set mode=sync, or raise the limit",
         save_within_s=limit_s,  # saving may hang too, if the trainer's workers take part in the sync
     )
 

@@ -1,4 +1,4 @@
-"""Counts failed trajectories by reason, and stops a run that cannot continue with an error that states the reason.
+"""Counts failed trajectories by reason, and raises an error with the reason in a run that cannot continue.
 
 A run also stops if a bug in the user's code occurs too often; the trainer counts the reports of all workers.
 

@@ -327,9 +327,9 @@ class AgentTrainer(PPOTrainer):
     ) -> None:
         """Log the reward's components, and the fate of all samples of the step.
 
-        Adds `agent/<key>` (mean of the reward manager's reports over the step's trajectories), `agent/unscored` (the
-        training trajectories that failed since the last step), share, size and reward of trained and untrained samples,
-        `agent/bias_*` (`selection_bias`), and ReMax's baselines.
+        Adds `agent/<key>` (the mean of the reward manager's reports over the step's trajectories), `agent/unscored` (the
+        number of training trajectories that failed since the last step), the share, size and reward of trained and of
+        untrained samples, `agent/bias_*` (`selection_bias`), and the mean of ReMax's baselines.
 
         Raises:
             FatalError: a worker reported a fatal error.

@@ -2,7 +2,7 @@
 
 verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` returns
 agent_rl's tools in this form, so that verl's key accepts every form of entry and verl's `tool_agent` can run the tools.
-`to_specs` converts these tools, and tools that were written for verl, to the specs that agent_rl's loops use.
+`to_specs` converts the tools of `load`, and tools written for verl, to the specs that agent_rl's loops use.
 """
 
 from __future__ import annotations
