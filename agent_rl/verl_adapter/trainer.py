@@ -327,7 +327,7 @@ class AgentTrainer(PPOTrainer):
     ) -> None:
         """Log the reward's components, and the fate of all samples of the step.
 
-        Adds `agent/<key>` (the mean of the reward manager's reports over the step's trajectories), `agent/unscored` (the
+        Adds `agent/<key>` (mean of the reward manager's reports over the step's trajectories), `agent/unscored` (the
         number of training trajectories that failed since the last step), the share, size and reward of trained and of
         untrained samples, `agent/bias_*` (`selection_bias`), and the mean of ReMax's baselines.
 
