@@ -1,4 +1,4 @@
-"""Write generated arithmetic word problems as train.parquet and test.parquet."""
+"""Write generated arithmetic word problems to train.parquet and test.parquet."""
 
 from agent_rl.data.arithmetic import ARITHMETIC
 from agent_rl.data.conversion import run

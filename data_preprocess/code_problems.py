@@ -1,7 +1,7 @@
-"""Write APPS, TACO, CodeContests, HumanEval, LeetCode, KodCode or MBPP as files of rows.
+"""Convert APPS, TACO, CodeContests, HumanEval, LeetCode, KodCode or MBPP to files of rows.
 
-Each row is tested: its published solution must pass its tests, and functions that return None must fail them. Other
-rows are omitted and counted.
+Each row is tested: its published solution must pass its tests, and functions that return None must fail them. Rows
+that fail this check are omitted and counted.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Convert your own data set into files of rows: CSV, JSON, JSONL, parquet, or a data set of the hub."""
+"""Convert your own data set (CSV, JSON, JSONL, parquet, or a data set on the Hub) to files of rows."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.from_file import FROM_FILE

@@ -1,4 +1,4 @@
-"""Write hh-rlhf, for training under a reward model, as files of rows."""
+"""Convert hh-rlhf to files of rows for training with a reward model."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.preferences import FULL_HH_RLHF

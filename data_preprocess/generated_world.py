@@ -1,4 +1,4 @@
-"""Write rows of a generated world as train.parquet and test.parquet, next to the files that its tools need."""
+"""Write the rows of a generated world to train.parquet and test.parquet, next to the files that its tools need."""
 
 import argparse
 import sys

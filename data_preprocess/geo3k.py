@@ -1,4 +1,4 @@
-"""Write Geometry3K, for a single answer without tools, as files of rows."""
+"""Convert Geometry3K to files of rows for single answers without tools."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.geo3k import GEO3K

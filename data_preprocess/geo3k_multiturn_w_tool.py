@@ -1,4 +1,4 @@
-"""Write Geometry3K, for agents that solve it with tools, as files of rows."""
+"""Convert Geometry3K to files of rows for agents that solve the problems with tools."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.geo3k import GEO3K_WITH_TOOL

@@ -1,4 +1,4 @@
-"""Write GSM8K as train.parquet and test.parquet, for a single answer without tools."""
+"""Convert GSM8K to train.parquet and test.parquet, for single answers without tools."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.gsm8k import GSM8K

@@ -1,4 +1,4 @@
-"""Write GSM8K as train.parquet and test.parquet, for agents that solve it with tools."""
+"""Convert GSM8K to train.parquet and test.parquet, for agents that solve the problems with tools."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.gsm8k import GSM8K_WITH_TOOL

@@ -1,4 +1,4 @@
-"""Write MathQA, MMLU, MMLU-Pro or ARC as files of rows."""
+"""Convert MathQA, MMLU, MMLU-Pro or ARC to files of rows."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.math_choice import MATH_CHOICE

@@ -1,4 +1,4 @@
-"""Write JudgeBench, or your own preferences, as files of rows."""
+"""Convert JudgeBench, or your own preferences, to files of rows."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.preferences import PREFERENCE_PAIRS

@@ -1,4 +1,4 @@
-"""Write problems of a generator of reasoning-gym as files of rows."""
+"""Write problems from a reasoning-gym generator to files of rows."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.reasoning_gym import REASONING_GYM

@@ -1,4 +1,4 @@
-"""Write Natural Questions, TriviaQA, HotpotQA or Search-R1's rows as files of rows."""
+"""Convert Natural Questions, TriviaQA, HotpotQA or Search-R1's data to files of rows."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.search_qa import SEARCH_QA

@@ -1,4 +1,4 @@
-"""Write dialogues with generated customers of a small shop as train.parquet and test.parquet."""
+"""Write generated dialogues with customers of a small shop to train.parquet and test.parquet."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.service_dialogues import SERVICE_DIALOGUES

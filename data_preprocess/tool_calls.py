@@ -1,4 +1,4 @@
-"""Write BFCL, RLLA (ToolRL) or xLAM as files of rows.
+"""Convert BFCL, RLLA (ToolRL) or xLAM to files of rows.
 
 BFCL's answers must be next to its questions, as NAME_answers.json or in possible_answer/NAME.
 """

@@ -1,11 +1,11 @@
 """Merges a training checkpoint into a model, and checks that the checkpoint from which a run resumes is complete.
 
-verl merges a checkpoint once into a folder next to it, for evaluation and for another run. verl's merger always writes
+A checkpoint is merged only once, into a folder inside it, for evaluations and further runs. verl's merger always writes
 bfloat16, so the weights of a policy trained in float32 are rounded.
 
 verl silently starts from scratch if the newest checkpoint's folder is missing, and fails in a worker if one of its
-files is missing or damaged. Only FSDP's files are checked, and only on one node, since each node may keep its own
-ranks' files. A damaged checkpoint is passed over if an earlier one is intact (`step_back`).
+files is missing or damaged. Only FSDP checkpoints of runs on one node are checked, since each of several nodes may keep
+its own ranks' files. If the newest checkpoint is damaged, a run resumes from the newest intact one (`step_back`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ START_AGAIN = "or start again with trainer.resume_mode=disable and another train
 
 
 def model_folder(model: str, key: str) -> Path:
-    """Return a model's folder, which is merged from a checkpoint if necessary.
+    """Return a model's folder, after merging the model from a checkpoint if necessary.
 
     Args:
         model: a model's folder; the folder of a checkpoint (`global_step_N`, or its `actor`); or the folder of a run or
-            of its checkpoints, whose newest one is used.
+            of its checkpoints, of which the newest is used.
         key: the configuration key that names the model.
 
     Raises:
@@ -92,17 +92,17 @@ def settings_folder(shards: Path) -> Path:
 
 
 def names_a_folder(name: str) -> bool:
-    """Whether a model's name can only be a folder: on the Hub, names are `owner/model` or, for old models, one word."""
+    """Whether a model's name must be a folder; names on the Hub are `owner/model` or, for old models, one word."""
     return name.startswith(("/", ".", "~", "outputs/")) or (name.count("/") > 1 and "://" not in name)
 
 
 def step_back(config: Any) -> str | None:
-    """If the checkpoint from which the run would resume is damaged, make it resume from the newest intact one.
+    """If the checkpoint from which a run would resume is damaged, let the run resume from the newest intact one.
 
-    Every file of the checkpoint is read: torch's files are archives, which have a checksum for each of their parts.
+    Every file of the checkpoint is read completely; torch's files are archives with a checksum for each part.
 
     Returns:
-        The damage and the step, or None if nothing was changed: the checkpoint is intact, or none is.
+        A note with the damage and the new step, or None if the newest checkpoint is intact or all are damaged.
     """
     trainer = config.trainer
     folder = Path(os.path.abspath(trainer.default_local_dir))
@@ -110,7 +110,7 @@ def step_back(config: Any) -> str | None:
     if trainer.resume_mode != "auto" or not tracker.is_file() or not _can_be_checked(config):
         return None
     steps = sorted(int(each.name[12:]) for each in folder.glob("global_step_*") if each.name[12:].isdigit())
-    recorded = tracker.read_text().strip()  # verl does not replace this file at once: a killed run leaves it empty
+    recorded = tracker.read_text().strip()  # a killed run may leave this file empty, since verl writes it in place
     damage = f"{tracker} contains no step"
     if recorded.isdigit():
         damage = _damage(folder / f"global_step_{recorded}", config)
@@ -129,7 +129,7 @@ def _can_be_checked(config: Any) -> bool:
 
 
 def _damage(folder: Path, config: Any) -> str:
-    """Return what is wrong with a checkpoint, or an empty text."""
+    """Return a description of a checkpoint's damage, or an empty string."""
     files = [folder / file for file in _files(config, needs_critic(config))]
     with ThreadPoolExecutor() as pool:
         return next(filter(None, pool.map(_damage_of_file, files)), "")
@@ -141,7 +141,7 @@ def _damage_of_file(file: Path) -> str:
             part = archive.testzip()
     except FileNotFoundError:
         return f"there is no {file}"
-    except Exception as error:  # noqa: BLE001 - bytes that are not an archive raise errors of many kinds
+    except Exception as error:  # noqa: BLE001 - files that are not archives raise many kinds of errors
         return f"{file} is damaged ({error})"
     return f"{file} is damaged (in {part})" if part else ""
 
@@ -161,7 +161,7 @@ def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
     missing = next((file for file in _files(config, needs_critic(config)) if not (folder / file).is_file()), None)
     if missing is not None:
         shards = sorted((folder / missing).parent.glob(f"{missing.name.split('_')[0]}_*_rank_0.pt"))
-        mismatch = f" but {shards[0].name}: another number of ranks wrote it" if shards else ""
+        mismatch = f", but {shards[0].name}, which another number of ranks wrote" if shards else ""
         yield ConfigError(
             key,
             f"the checkpoint {folder} is incomplete: it has no {missing}{mismatch}",
@@ -170,7 +170,7 @@ def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
 
 
 def _resumed(trainer: Any) -> tuple[str, Path] | None:
-    """Return the checkpoint from which verl will resume, and the key that sets it."""
+    """Return the key or file that names the checkpoint from which verl will resume, and the checkpoint's folder."""
     if trainer.resume_mode == "resume_path" and trainer.resume_from_path:
         return "trainer.resume_from_path", Path(os.path.abspath(trainer.resume_from_path))
     tracker = Path(os.path.abspath(trainer.default_local_dir)) / TRACKER
@@ -207,7 +207,7 @@ def _merge(shards: Path, target: Path, key: str) -> None:
     command += ["--local_dir", str(shards), "--target_dir", str(temporary)]
     try:
         with FileLock(target.with_suffix(".lock")):
-            if _is_merged_from(shards, target):  # another process has merged it meanwhile
+            if _is_merged_from(shards, target):  # another process has merged it in the meantime
                 return
             for folder in (target, temporary):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -225,7 +225,7 @@ def _merge(shards: Path, target: Path, key: str) -> None:
 
 
 def _apply_adapter(folder: Path) -> None:
-    """Add the LoRA adapter, which the merger stores next to the base model, to the weights."""
+    """Merge the LoRA adapter, which verl's merger stores next to the base model, into the model's weights."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 

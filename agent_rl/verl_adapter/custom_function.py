@@ -1,4 +1,4 @@
-"""The function of `reward.custom_reward_function`: loaded as verl does, and callable regardless of its signature."""
+"""Loads the function of `reward.custom_reward_function` as verl does, and calls it regardless of its signature."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def user_function(loaded: Any, more: Collection[str]) -> UserFunction:
 
     Args:
         loaded: the result of verl's `get_custom_reward_fn`.
-        more: names of additional keyword arguments of every call.
+        more: names of additional keyword arguments that every call passes.
 
     Raises:
         ConfigError: the function cannot be called.
@@ -38,7 +38,7 @@ def check(config: Any) -> UserFunction | None:
         config: the trainer's whole configuration.
 
     Returns:
-        The function, if the `trajectory` manager calls it and it does not need a reward model.
+        The function if the `trajectory` manager calls it without a reward model, otherwise None.
 
     Raises:
         ConfigError: the function cannot be loaded, or the reward manager cannot call it.
@@ -54,7 +54,7 @@ def check(config: Any) -> UserFunction | None:
         cause = error.__cause__ or error
         where = f" at {place_of(cause)}" if str(path) in place_of(cause) else ""
         problem = f"{name!r} cannot be loaded from {path}{where}: {type(cause).__name__}: {cause}"
-        raise ConfigError(CUSTOM_FUNCTION, problem, f"Fix the file, or {CUSTOM_FUNCTION}.path and .name") from error
+        raise ConfigError(CUSTOM_FUNCTION, problem, f"Fix the file, or set {CUSTOM_FUNCTION}.path and .name") from error
     more = MODEL_ARGUMENTS if config.reward.reward_model.enable else ()
     function = user_function(loaded, more)
     manager, raw = config.reward.reward_manager.name, loaded.args[0]
@@ -64,6 +64,6 @@ def check(config: Any) -> UserFunction | None:
         inspect.signature(raw).bind(**{**dict.fromkeys((*NAMES, *more)), **loaded.args[1]})
     except TypeError as error:
         problem = f"{raw.__name__}{inspect.signature(raw)} cannot be called by the {manager!r} manager: {error}"
-        remedy = f"Set reward.reward_manager.name={MANAGER}, or accept {', '.join((*NAMES, *more))} under these names"
+        remedy = f"Set reward.reward_manager.name={MANAGER}, or let it accept {', '.join((*NAMES, *more))}"
         raise ConfigError(f"{CUSTOM_FUNCTION}.name", problem, remedy) from error
     return None

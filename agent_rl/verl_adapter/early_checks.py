@@ -1,8 +1,8 @@
-"""Checks by the trainer and the doctor, before Ray starts, for settings of agent_rl and verl that conflict.
+"""Checks that the trainer and the doctor run before Ray starts, for conflicting settings of agent_rl and verl.
 
-verl calls most reward managers only if the user has a reward function, and it scores with a model on the trainer's GPUs
-after sampling, from prompt and response only; verl reports neither. The `trajectory` manager always gets the whole
-trajectory (`reward_loop`), but a score that comes after sampling is too late for some algorithms.
+verl calls most reward managers only if the user has set a reward function. With a reward model on the trainer's GPUs,
+verl scores after sampling, from the prompt and the response only. verl reports neither case. The `trajectory` manager
+always gets the whole trajectory (`reward_loop`), but a score computed after sampling is too late for some algorithms.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Errors = Iterator[ConfigError]
 def early_checks(module: ModuleType) -> None:
     """`verl.utils.config`: run the trainer's checks when verl checks its configuration, before Ray starts.
 
-    Without these checks only the workers would read the `agent_rl` section and the tool file, a minute later.
+    Without the early checks, the `agent_rl` section and the tool file would be read a minute later, in the workers.
     """
     original = module.validate_config
 
@@ -64,7 +64,7 @@ def early_checks(module: ModuleType) -> None:
 class _TrainersCase(RunCase):
     @cached_property
     def tools(self) -> list[ToolSpec]:
-        """The tools of the tool file, including verl's own."""
+        """The tools of the tool file, including verl's own tools."""
         return load_specs(str(self.tool_path)) if self.tool_path else []
 
 
@@ -82,7 +82,7 @@ def as_one_line() -> Iterator[None]:
 
 @contextmanager
 def _without_ray() -> Iterator[None]:
-    """Shut down a Ray instance that the checked code started implicitly, because it lacks the run's environment."""
+    """Shut down any Ray instance that the checks start implicitly, because it would lack the run's environment."""
     import ray
 
     was_started = ray.is_initialized()
@@ -118,15 +118,15 @@ def remax_baselines(case: RunCase) -> Errors:
         problem = "verl's v1 trainer computes no baselines for its own 'remax' estimator"
         yield ConfigError(values.ESTIMATOR, problem, "Use algo=remax, which selects agent_rl's estimator")
     elif estimator == remax.ESTIMATOR and case.get(manager) != remax.MANAGER:
-        yield ConfigError(values.ESTIMATOR, f"{estimator!r} needs its agent loop manager", "Use algo=remax")
+        yield ConfigError(values.ESTIMATOR, f"{estimator!r} needs ReMax's agent loop manager", "Use algo=remax")
     elif estimator == remax.ESTIMATOR and _has_late_model(case):
         problem = "ReMax needs the reward at the end of each episode, and a colocated reward model scores later"
-        yield ConfigError(f"{VERLS}.enable_resource_pool", problem, "Set it to true")
+        yield ConfigError(f"{VERLS}.enable_resource_pool", problem, "Set the key to true")
 
 
 @check("configuration", at=BOTH)
 def turn_baselines(case: RunCase) -> Errors:
-    """agent_rl's own group estimators compare the samples of a prompt."""
+    """agent_rl's own group estimators have several samples per prompt to compare."""
     n = "actor_rollout_ref.rollout.n"
     if case.get(values.ESTIMATOR) in (*turns.BY_TURN, maxrl.ESTIMATOR) and case.number(n, 1) < 2:
         problem = f"{case.get(values.ESTIMATOR)!r} compares a prompt's samples, but {n} is 1"
@@ -135,7 +135,7 @@ def turn_baselines(case: RunCase) -> Errors:
 
 @check("configuration", at=BOTH)
 def early_end(case: RunCase) -> Errors:
-    """Only a mode that waits for all trajectories of a step ends the last ones early."""
+    """Only a mode that waits for all trajectories of a step ends the slowest trajectories early."""
     share, limit = case.get(stragglers.SHARE, 0), case.get(stragglers.SECONDS)
     if not 0 <= share < 1:
         yield ConfigError(
@@ -147,7 +147,7 @@ def early_end(case: RunCase) -> Errors:
             yield ConfigError(key, f"mode={mode} does not wait for slow trajectories", "Remove it, or set mode=sync")
         elif case.get(refill):
             problem = f"{refill}=true replaces a prompt whose trajectories were all ended early"
-            yield ConfigError(key, problem, f"Remove it, or set {refill}=false")
+            yield ConfigError(key, problem, f"Remove the key, or set {refill}=false")
 
 
 @check("configuration", needs=Needs.VERL, at=BOTH)
@@ -169,7 +169,7 @@ def row_order(case: RunCase) -> None:
 
 @check("reward", "reward function", Needs.VERL, at=BOTH)
 def reward_function(case: RunCase) -> list[FatalError]:
-    """The custom reward function can be imported, the reward manager can call it, and it measures an answer."""
+    """The custom reward function can be imported, the reward manager can call it, and it can score an answer."""
     function = custom_function.check(case.config)
     if function is None or not case.has_rows_of_ours or not case.rows:
         return []
@@ -187,7 +187,7 @@ def reward_manager(case: RunCase) -> ConfigError | None:
     try:
         manager_class = resolve_reward_manager_cls(case.config)
     except Exception as error:  # noqa: BLE001 - raised by verl, or while the user's file is imported
-        remedy = f"{did_you_mean(name, REWARD_MANAGER)} Or set reward.reward_manager.module.path to a file with a class"
+        remedy = f"{did_you_mean(name, REWARD_MANAGER)} Or set reward.reward_manager.module.path to the class's file"
         return ConfigError(key, f"{name!r} cannot be loaded: {reason(error)}", remedy)
     if isinstance(manager_class, type) and issubclass(manager_class, RewardManagerBase):
         return None
@@ -206,11 +206,11 @@ def served_reward_models(case: RunCase) -> Errors:
         remedy = "Set it to the model's folder or repository"
         yield ConfigError(f"{VERLS}.model_path", "no reward model is set", remedy)
     if manager == "naive" and enabled and custom and not has_pool:
-        problem = "a model that shares the trainer's GPUs scores after sampling, where verl has no ground truth to pass"
-        remedy = f"Set it to true, or reward.reward_manager.name={MANAGER}"
+        problem = "a model that shares the trainer's GPUs scores after sampling, when verl has no ground truth to pass"
+        remedy = f"Set the key to true, or set reward.reward_manager.name={MANAGER}"
         yield ConfigError(f"{VERLS}.enable_resource_pool", problem, remedy)
     if models and manager != MANAGER:
-        problem = f"the {manager!r} reward manager uses no such model"
+        problem = f"the {manager!r} reward manager cannot use these models"
         yield ConfigError(MODELS, problem, f"Set reward.reward_manager.name={MANAGER}")
     is_verls = enabled and manager == MANAGER and not custom
     if is_verls and ROUTER_MODEL in models:
@@ -218,48 +218,48 @@ def served_reward_models(case: RunCase) -> Errors:
     names = {*models, *([ROUTER_MODEL] if is_verls else [])}
     for key, name, *_ in references(case.get("agent_rl", {})):
         if name not in names:
-            remedy = f"Set its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, names)}"
+            remedy = f"Set the model's url, or serve the model by {MODELS}.{name}.path. {did_you_mean(name, names)}"
             yield ConfigError(key, f"this run serves no model {name!r}", remedy)
     for name, model in models.items():
         nodes = [case.number(f"trainer.{key}", 1) if model.visits else getattr(model, key) for key in NODES]
         gpus, ranks = nodes[0] * nodes[1], model.tensor_parallel_size
         if gpus % ranks:
-            problem = f"{ranks} does not divide {gpus} GPUs into replicas"
-            yield ConfigError(f"{MODELS}.{name}.tensor_parallel_size", problem, "Change one of them")
+            problem = f"{ranks} does not divide the model's {gpus} GPUs evenly"
+            yield ConfigError(f"{MODELS}.{name}.tensor_parallel_size", problem, "Change one of the two numbers")
 
 
 @check("reward", at=BOTH)
 def late_scores(case: RunCase) -> Errors:
-    """If a reward model on the trainer's GPUs scores later, no setting needs the reward at each episode's end."""
+    """If a reward model on the trainer's GPUs scores after sampling, no setting needs the reward earlier."""
     if not _scores_late(case):
         return
     why = f"{MODELS}.*.placement=shared" if case.settings.reward.models else f"{VERLS}.enable_resource_pool=false"
     for key, wrong, remedy in (
         (values.ESTIMATOR, remax.ESTIMATOR, "Choose another algorithm"),
-        ("algorithm.filter_groups.enable", True, "Set it to false"),
-        ("trainer.v1.trainer_mode", "separate_async", "Set it to sync"),
+        ("algorithm.filter_groups.enable", True, "Set the key to false"),
+        ("trainer.v1.trainer_mode", "separate_async", "Set the key to sync"),
     ):
         if case.get(key) == wrong:
-            problem = f"it needs the reward while trajectories are sampled, but with {why} the reward comes later"
+            problem = f"this setting needs the reward during sampling, but with {why} the reward is computed later"
             yield ConfigError(key, problem, f"{remedy}, or give the model its own GPUs")
 
 
 @check("reward", at=BOTH)
 def reward_workers(case: RunCase) -> Errors:
-    """The run has a number of reward workers that its reward can use.
+    """The number of reward workers fits the run's reward.
 
-    Only reward workers get the address of verl's reward model, except a component of the `trajectory` manager, which
-    reads it from the configuration. verl distributes a prompt's samples among the workers.
+    verl passes the address of its reward model only to reward workers; components of the `trajectory` manager read the
+    address from the configuration. verl distributes a prompt's samples among the reward workers.
     """
     needs_groups = case.reward.needs_groups and not _scores_late(case)
     key, count = "reward.num_workers", case.number("reward.num_workers", 0)
     if needs_groups and count > 0:
         problem = f"{count} reward workers never see all samples of a prompt, which agent_rl.reward compares"
-        yield ConfigError(key, problem, "Set it to 0: then each agent-loop worker scores the prompts it samples")
+        yield ConfigError(key, problem, "Set the key to 0; each agent-loop worker then scores the prompts it samples")
     by_component = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
     if count < 1 and case.get(f"{VERLS}.enable") and not by_component:
-        problem = f"{count} leaves no worker to call the reward model"
-        yield ConfigError(key, problem, f"Set it to 1 or more, or {VERLS}.enable=false")
+        problem = f"{count} reward workers cannot call the reward model"
+        yield ConfigError(key, problem, f"Set the key to 1 or more, or set {VERLS}.enable=false")
 
 
 def _scores_late(case: RunCase) -> bool:

@@ -1,14 +1,14 @@
-"""Ends a run early: when it would hang, at an error from agent_rl, or on request.
+"""Ends a run early if it would hang, if agent_rl raises an error, or if the user requests it.
 
-- verl never checks that the agent-loop workers, the reward workers (of which one that is gone would leave its share of
-  the trajectories unscored in every step) and TransferQueue's processes, which store all trajectories, are alive, and
-  the kernel kills large processes first when memory runs out. In `mode=colocate_async` a weight sync can deadlock
-  (verl#7990).
-- A `stop` file in the run's folder requests the end; `agent-rl train` creates it at Ctrl-C or SIGTERM.
+- verl never checks whether its agent-loop workers, reward workers and TransferQueue processes are alive, although the
+  kernel kills large processes first when memory runs out. A dead reward worker's share of the trajectories would
+  stay unscored in every step; TransferQueue's processes store all trajectories. In `mode=colocate_async`, a weight sync
+  can deadlock (verl#7990).
+- A `stop` file in the run's folder requests an early end; `agent-rl train` creates the file on Ctrl-C or SIGTERM.
 
-In each case the last complete step is saved, and the command that resumes the run is printed. After an error from
+On an early end, the last complete step is saved, and the command that resumes the run is printed. After an error from
 outside agent_rl nothing is saved, because the trainer's state is unknown. verl's loop saves the last step of a stopped
-run at the usual place, without waiting for a validation. With several updates per step (`mode=separate_async`), the
+run in the usual place, without waiting for a validation. With several updates per step (`mode=separate_async`), the
 weights saved after an error may be a few updates ahead of the step.
 """
 
@@ -37,27 +37,27 @@ from agent_rl.work.parts import replace_file
 COMMAND = "AGENT_RL_COMMAND"
 """Environment variable with the driver's command line, for the trainer's process."""
 STOP_FILE = "stop"
-"""A file in the run's folder; the trainer writes into it, as JSON, the last step, its checkpoint and the command."""
+"""A file in the run's folder, to which the trainer writes the last step, its checkpoint and the command as JSON."""
 INTERVAL_S = 5.0
-"""Number of seconds between two checks, each of which takes 1 ms. Ray's public list of actors needs its dashboard."""
+"""Seconds between two checks, each of which takes 1 ms. Ray's public API for listing actors needs Ray's dashboard."""
 SIGNAL = signal.SIGUSR1
-"""The signal that interrupts a wait of the trainer."""
+"""The signal that interrupts the trainer while it waits."""
 _WATCHED = re.compile("AgentLoopWorker|RewardLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
 
 logger = logging.getLogger(__name__)
 
 
 class _StopRequestedError(Exception):
-    """Ends a wait of the trainer; `LastStep` catches it."""
+    """Interrupts the trainer while it waits; `LastStep` catches this exception."""
 
 
 class StallError(FatalError):
-    """The run would hang, because a process has died, or a weight sync takes too long.
+    """The run would hang, because a process has died or a weight sync takes too long.
 
     Args:
         message: what happened, and the cause if Ray reports it.
         has_store: whether the trajectories can still be read.
-        save_within_s: seconds after which saving, which may hang for the same reason, is given up; None means no limit.
+        save_within_s: maximum number of seconds for saving, which may hang for the same reason; None means no limit.
     """
 
     def __init__(self, message: str, has_store: bool = True, save_within_s: float | None = None) -> None:
@@ -90,9 +90,9 @@ def _limited(limit_s: float, sync: Any, *args: Any, **kwargs: Any) -> Any:
 def _late(limit_s: float) -> StallError:
     return StallError(
         f"the weight sync has taken longer than agent_rl.run.weight_sync_timeout_s={limit_s:g} seconds. If many "
-        "requests were open, verl is deadlocked (https://github.com/verl-project/verl/issues/7990). Start fewer "
-        "(trainer.v1.colocate_async.num_warmup_batches), set mode=sync, or raise the limit",
-        save_within_s=limit_s,  # the trainer's workers may take part in the sync
+        "requests were open, verl is deadlocked (https://github.com/verl-project/verl/issues/7990). Lower "
+        "trainer.v1.colocate_async.num_warmup_batches, set mode=sync, or raise the limit",
+        save_within_s=limit_s,  # saving may hang too, if the trainer's workers take part in the sync
     )
 
 
@@ -102,7 +102,7 @@ def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator
 
     Args:
         look: called in another thread; returns the error to raise, or None.
-        interval_s: seconds before each call.
+        interval_s: seconds to wait before each call of `look`.
     """
     errors: list[Exception] = []
     done = threading.Event()
@@ -111,7 +111,7 @@ def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator
         if errors and not done.is_set():
             done.set()
             raise errors[0]
-        if callable(before):  # the signal is for a block around this one
+        if callable(before):  # the signal is meant for an outer block
             before(*args)
 
     def watch() -> None:
@@ -129,12 +129,12 @@ def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator
         yield
     finally:
         done.set()
-        thread.join(INTERVAL_S)  # a later signal would end the process
+        thread.join(INTERVAL_S)  # a signal after this block would kill the process
         signal.signal(SIGNAL, before)
 
 
 def _lost() -> StallError | None:
-    """Return an error for the first dead process of this job, or None."""
+    """Return an error for the first of this job's watched processes that has died, or None."""
     import ray
     from ray._private.state import actors
 
@@ -149,7 +149,7 @@ def _lost() -> StallError | None:
 
 
 class LastStep:
-    """Tracks the last complete step of a run, and saves it when the run ends early.
+    """Tracks the last complete step of a run, and saves this step if the run ends early.
 
     Args:
         trainer: the run's trainer.
@@ -170,7 +170,7 @@ class LastStep:
         """Save the last complete step if this block, the trainer's `fit`, ends early."""
         self._begun = self._complete = self._trainer.global_steps
         file = self._stop_file
-        if file is not None and file.exists() and file.read_text():  # left by a trainer without a launcher
+        if file is not None and file.exists() and file.read_text():  # left over from a trainer without a launcher
             file.unlink()
         try:
             yield
@@ -191,7 +191,7 @@ class LastStep:
         self._stop_if_asked()
 
     def complete(self) -> None:
-        """Record that the step is complete; the step is the last if the run has been asked to stop.
+        """Record that the step is complete, and make it the run's last step if the run has been asked to stop.
 
         verl's loop then saves the current step, skips validation, and ends.
         """
@@ -218,7 +218,7 @@ class LastStep:
         return self._stop_file is not None and self._stop_file.exists()
 
     def _stop_if_asked(self) -> None:
-        """End a wait, unless the completed step is the run's last step anyway."""
+        """Interrupt the trainer if the run has been asked to stop, unless its last step is complete anyway."""
         if self._complete < self._trainer.total_training_steps and self._is_asked():
             raise _StopRequestedError
 
@@ -240,9 +240,7 @@ class LastStep:
 
     def _saved(self, error: AgentRLError) -> str:
         """Save the last complete step, and return a sentence about what was saved and how to resume."""
-        if (
-            not getattr(error, "has_store", True) or self._complete == self._begun
-        ):  # the same command restarts from there
+        if not getattr(error, "has_store", True) or self._complete == self._begun:  # nothing to save
             return ""
         limit_s = getattr(error, "save_within_s", None)
         limit: Any = watched(lambda: _late(limit_s), limit_s) if limit_s else nullcontext()
@@ -257,7 +255,7 @@ class LastStep:
         return f". Step {self._complete} is saved in {folder}: fix the problem, and resume with: {command}"
 
     def _save_complete(self) -> None:
-        """Save the last complete step since the run was last started, unless verl has already saved it."""
+        """Save the last step completed since the run was started, unless verl has already saved it."""
         tracker = self._checkpoint().with_name("latest_checkpointed_iteration.txt")
         is_saved = tracker.is_file() and tracker.read_text() == str(self._complete)
         if self._complete > self._begun and not is_saved:
@@ -269,7 +267,7 @@ class LastStep:
         trainer = self._trainer
         if self._data is not None or getattr(trainer.replay_buffer, "is_sampling", False):  # else the engines sleep
             _make_room(trainer)
-        if self._data is not None and trainer.trainer_mode == "sync":  # the other modes save running episodes
+        if self._data is not None and trainer.trainer_mode == "sync":  # other modes save running episodes
             state = self._data
             trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
         for partition in (ERRORS_PARTITION, "val"):  # asynchronous modes would restore errors and validation samples

@@ -1,8 +1,8 @@
-"""Counts failed trajectories with their reasons, and stops a run that cannot continue, with the reason.
+"""Counts failed trajectories by reason, and raises an error with the reason in a run that cannot continue.
 
-The reason may be a bug in the user's code that has occurred too often, since the trainer counts all workers' reports.
+A run also stops if a bug in the user's code occurs too often; the trainer counts the reports of all workers.
 
-verl only logs the error in the worker and drops the trajectory or its group.
+verl itself only logs a trajectory's error in the worker, and drops the trajectory or its group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agent_rl.trajectory.selection import SampleFate
 from agent_rl.verl_adapter.stragglers import EndedEarlyError
 
 ERRORS_PARTITION = "agent_rl_errors"
-"""TransferQueue partition with a tag for each failed trajectory, or bug, from the workers for the trainer."""
+"""TransferQueue partition in which workers report each failed trajectory or bug to the trainer, as a tag."""
 
 
 class FailedSessions:
@@ -51,10 +51,10 @@ class FailedSessions:
                 self._bugs.add(report["bug"], report["error"])
 
     def take(self) -> dict[str, Mapping[str, Any]]:
-        """Return the tags of training sessions since the last call by session, and remove them from TransferQueue.
+        """Return the tags of training sessions that failed since the last call, by session, and clear the partition.
 
         Raises:
-            FatalError: for the same reasons as in `see`.
+            FatalError: the tags contain one of the errors that `see` raises.
         """
         import transfer_queue as tq
 
@@ -65,7 +65,7 @@ class FailedSessions:
         return {key: each for key, each in tags.items() if not each["validate"] and not each.get("scored")}
 
     def require_scored(self, scored: int, errors: Sequence[str]) -> None:
-        """Stop a run in which the unscored share exceeds the limit.
+        """Stop the run if the share of unscored trajectories exceeds the limit.
 
         Args:
             scored: number of the step's trajectories with a score.
@@ -89,12 +89,12 @@ class FailedSessions:
         return UnscoredError(f"no trajectory {of} is usable: {problem}{last}")
 
 
-_end: ContextVar[SampleFate] = ContextVar("_end", default=SampleFate("lost"))  # noqa: B039 - is not mutable
-"""Size of the current task's session so far, in case it fails."""
+_end: ContextVar[SampleFate] = ContextVar("_end", default=SampleFate("lost"))  # noqa: B039 - a SampleFate is immutable
+"""The size of the current task's session so far, which is reported if the session fails."""
 
 
 def measure(tokens: float, turns: float | None) -> None:
-    """Store the size of the session of the current task, in case it fails later."""
+    """Store the size of the current task's session, which is reported if the session fails later."""
     _end.set(SampleFate("lost", tokens, turns))
 
 
@@ -107,7 +107,7 @@ def tag(error: BaseException, validate: bool) -> dict[str, Any]:
 
 
 async def report_bug(session: str, error: BrokenCallError) -> None:
-    """Report to the trainer a bug in the user's code in a session that is scored nevertheless."""
+    """Report a bug in the user's code to the trainer, although the session is scored."""
     import transfer_queue as tq
 
     report = {**tag(error, validate=False), "scored": True}
@@ -115,7 +115,7 @@ async def report_bug(session: str, error: BrokenCallError) -> None:
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether the run must stop: a fatal error, here or in a reward worker, or a loop that cannot be constructed."""
+    """Whether an error must stop the run, because it is fatal or because an agent loop cannot be constructed."""
     causes = (error, getattr(error, "cause", None))
     return _is_unregistered(error) or any(isinstance(each, FatalError | InstantiationException) for each in causes)
 

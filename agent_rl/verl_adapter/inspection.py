@@ -20,7 +20,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.tools import ToolSpec, load_tools
 
 SECTIONS = ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm", "critic")
-"""Sections that verl turns into self-checking dataclasses; the model's section would load the model's config."""
+"""Sections that verl converts to self-checking dataclasses, except the model's, which would load its config."""
 
 
 def is_registered() -> bool:
@@ -35,7 +35,7 @@ def is_registered() -> bool:
 
 
 def verls_checks(config: DictConfig) -> dict[str, Callable[[], object]]:
-    """Return verl's checks, which raise errors, by section of a resolved configuration; "" stands for all sections."""
+    """Return verl's checks by section of a resolved configuration ("" means all); a failed check raises an error."""
     from verl.trainer.ppo.utils import need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
@@ -48,7 +48,7 @@ def verls_checks(config: DictConfig) -> dict[str, Callable[[], object]]:
 
 
 def load_tokenizer(folder: str, *, trust_remote_code: bool) -> Any:
-    """Load a model's tokenizer, from this machine only."""
+    """Load a model's tokenizer from local files only."""
     from verl.utils.tokenizer import hf_tokenizer
 
     return hf_tokenizer(folder, trust_remote_code=trust_remote_code, local_files_only=True)
@@ -70,7 +70,7 @@ def load_chat_tokenizer(
     try:
         from verl.utils.tokenizer import hf_tokenizer
     except ImportError as error:
-        raise ConfigError("policy", f"a policy over tokens needs verl ({error})", "Install agent-rl[cpu]") from None
+        raise ConfigError("policy", f"a token-level policy needs verl ({error})", "Install agent-rl[cpu]") from None
     try:
         tokenizer = hf_tokenizer(model)
     except (OSError, ValueError) as error:
@@ -82,7 +82,7 @@ def load_chat_tokenizer(
 
 
 def _model_type(model: str) -> str | None:
-    """Return the model type, by which verl decides whether to render images, or None if unknown."""
+    """Return the model type, from which verl decides whether to render images, or None if it is unknown."""
     from transformers import PretrainedConfig
 
     try:
@@ -93,7 +93,7 @@ def _model_type(model: str) -> str | None:
 
 
 def token_builder(tokenizer: Any, model_type: str | None, options: Mapping[str, Any], processor: Any) -> Any:
-    """Return the builder of the tokens around turns for a model; this may raise any exception."""
+    """Return the builder of the tokens around a model's turns; this function may raise any exception."""
     from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
     from agent_rl.verl_adapter.token_builder import template_builder
@@ -116,10 +116,10 @@ def needs_critic(config: DictConfig) -> bool:
 
 
 def load_specs(path: str) -> list[ToolSpec]:
-    """Return the tools of a file; verl is imported only for entries of its own classes.
+    """Return the tools of a tool file; verl is imported only if an entry names one of verl's classes.
 
     Raises:
-        ConfigError: an entry is wrong; the error names file, entry and field.
+        ConfigError: an entry is wrong; the error names the file, the entry and the field.
     """
     specs = load_tools(path)
     if any(spec.is_verl for spec in specs):

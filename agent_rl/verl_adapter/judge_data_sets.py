@@ -37,7 +37,7 @@ class BaseTrainDataset(RowDataSet):
     Users may override `_build_messages`, `_get_examples`, `_extract_ground_truth` and `_get_data_source`.
 
     Raises:
-        ConfigError: chat template and prompts both ask for thoughts, or a row has no ground truth.
+        ConfigError: the chat template and the prompts both ask for thoughts, or a row has no ground truth.
     """
 
     template: type[BasePromptTemplate] | None = None
@@ -46,7 +46,7 @@ class BaseTrainDataset(RowDataSet):
     """Description of the task; None means the template's description."""
     reward_module: RewardModule | None = None
     score = "helpfulness"
-    """Name of the rating in `extra_info` that is the ground truth for one answer."""
+    """Name of the rating in `extra_info` that is the ground truth of an answer."""
 
     def __init__(
         self, data_files: Any, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1
@@ -75,7 +75,7 @@ class BaseTrainDataset(RowDataSet):
         truth = self._extract_ground_truth(row)
         if truth is None:
             place = f"{row.get('data_source')}, {info.get('split', '')} row {info.get('index')}"
-            remedy = f"Give the row extra_info.{self.score}, scores or a preference, or remove it"
+            remedy = f"Give the row extra_info.{self.score}, scores or a preference, or remove the row"
             raise ConfigError(place, "the row has no ground truth for training a judge", remedy)
         row["reward_model"] = {**(row.get("reward_model") or {}), "style": "rule", "ground_truth": truth}
         row["data_source"] = self._get_data_source(row)
@@ -106,7 +106,7 @@ class BaseTrainDataset(RowDataSet):
         return ()
 
     def _extract_ground_truth(self, row_dict: Mapping[str, Any]) -> Any:
-        """Return a row's ground truth in the form that the reward function reads; None is rejected."""
+        """Return a row's ground truth in the form that the reward function reads; a row with None is rejected."""
         return self.sample(row_dict).truth
 
     def _get_data_source(self, row_dict: Mapping[str, Any]) -> str:
@@ -121,21 +121,21 @@ class BaseTrainDataset(RowDataSet):
         """Check the prompt of the first row.
 
         Raises:
-            ConfigError: chat template and prompt both ask for thoughts, or an override renders a different prompt than
-            the agent loop.
+            ConfigError: the chat template and the prompt both ask for thoughts, or an override renders another prompt
+            than the agent loop.
         """
         last = str(messages[-1]["content"]).rpartition("\n# ")[2]
         if self._chat_thinks and _ASKS.search(last):
             problem = "the chat template lets the model think, and the prompts ask for <think> too"
-            remedy = "Build prompts with enable_thinking=False, or set enable_thinking: false there"
+            remedy = "Build prompts with enable_thinking=False, or set the key to false"
             raise ConfigError(f"{_OPTIONS}.enable_thinking", problem, remedy)
         if self._apply_chat_template(messages) != BaseTrainDataset._apply_chat_template(self, messages):
             problem = f"_apply_chat_template of {type(self).__name__} renders a different prompt than the agent loop"
-            raise ConfigError(_OPTIONS, problem, "Set its arguments there, such as enable_thinking: true")
+            raise ConfigError(_OPTIONS, problem, "Set its arguments in this key, such as enable_thinking: true")
 
 
 class PointwiseTrainDataset(BaseTrainDataset):
-    """Rows with one answer each; the ground truth is its score."""
+    """Rows with one answer each; the ground truth is the answer's score."""
 
     template = PointwiseTemplate
 
@@ -154,7 +154,7 @@ def chat_thinks(tokenizer: Any, options: Mapping[str, Any]) -> bool:
     """Whether a chat template with these arguments lets the model think.
 
     Raises:
-        ConfigError: `enable_thinking` is true, and the template neither reads it nor opens thoughts.
+        ConfigError: `enable_thinking` is true, and the template neither reads this variable nor opens thoughts.
     """
     question: Messages = [{"role": "user", "content": "?"}]
     now, on, off = (
@@ -166,8 +166,8 @@ def chat_thinks(tokenizer: Any, options: Mapping[str, Any]) -> bool:
     if now.rstrip().endswith("<think>"):
         return True
     if options.get("enable_thinking"):
-        problem = "it is true, and the model's chat template does not read it"
-        raise ConfigError(f"{_OPTIONS}.enable_thinking", problem, "Remove it: then the prompts ask for thoughts")
+        problem = "the key is true, but the model's chat template does not read it"
+        raise ConfigError(f"{_OPTIONS}.enable_thinking", problem, "Remove the key; the prompts then ask for thoughts")
     return False
 
 

@@ -1,8 +1,8 @@
-"""Creates verl's agent loop class for each agent, and registers it in every Ray worker.
+"""Creates an agent loop class for each agent, and registers the class in every Ray worker.
 
 A class is created from its `Agent` at first use; for example, `ReactAgentLoop` is an attribute of this module, where
-hydra finds it. An agent of a user's script cannot be imported in a worker, so it is sent, pickled by value, in an
-environment variable of the Ray job, and its class is an attribute of this module under a name derived from the agent's.
+hydra finds it. A worker cannot import an agent that a user's script defines, so the agent is pickled by value and sent
+in an environment variable of the Ray job; its class is an attribute of this module, named after the agent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_rl.errors import ConfigError
 
 VARIABLE = "AGENT_RL_LOOPS"
 MAX_BYTES = 100_000
-"""Linux rejects a single environment variable above 128 KiB."""
+"""Maximum size of the encoded agents; Linux rejects an environment variable larger than 128 KiB."""
 
 
 def __getattr__(attribute: str) -> type[Any]:
@@ -33,7 +33,7 @@ def __getattr__(attribute: str) -> type[Any]:
 
 
 def install(module: ModuleType) -> None:
-    """Enter all loops into verl's registry (module `agent_loop`), including the loops that the job's driver sent."""
+    """Add all loops to verl's registry (module `agent_loop`), including the loops that the job's driver sent."""
     for name, agent in _received().items():
         registry.registered.setdefault(name, agent)
     for name in (*registry.agent_names(), *registry.registered):
@@ -47,7 +47,7 @@ def export_to_workers(module: ModuleType) -> None:
 
 
 def announce() -> None:
-    """Register the agents with verl's modules that are already loaded."""
+    """Register the agents with the verl modules that are already loaded."""
     if agent_loop := sys.modules.get("verl.experimental.agent_loop.agent_loop"):
         install(agent_loop)
     if constants := sys.modules.get("verl.trainer.constants_ppo"):
@@ -58,7 +58,7 @@ registry.listeners[__name__] = announce
 
 
 def _attribute(name: str) -> str:
-    """Return the attribute for an agent: `ReactAgentLoop`, or a unique name for a user's agent."""
+    """Return the name of an agent's attribute, such as `ReactAgentLoop`, which is also unique for a user's agent."""
     if name in registry.agent_names():
         return "".join(part.capitalize() for part in name.split("_")) + "Loop"
     return "loop_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in name)
@@ -73,7 +73,7 @@ def _class(name: str, attribute: str) -> type[Any]:
         cls = loop_class(agent, EpisodeAgentLoop)
     elif getattr(agent, "agent", name) == name:
         return agent
-    else:  # a class under two names, or one that the worker imported instead of receiving it
+    else:  # the class has two names, or the worker imported it instead of receiving it
         cls = type(agent.__name__, (agent,), {"agent": name})
     cls.__module__, cls.__qualname__ = __name__, attribute  # where pickle finds it
     return cls
@@ -111,7 +111,7 @@ def _received() -> dict[str, Agent | type[Any]]:
 
 
 def _users_modules(agent: Agent | type[Any]) -> set[ModuleType]:
-    """Return the user's modules that define an agent; the workers may lack them."""
+    """Return the user's modules that define an agent, and that the workers may lack."""
     parts = vars(agent).values() if isinstance(agent, Agent) else [agent]
     modules = {sys.modules.get(getattr(part, "__module__", None) or "") for part in parts}
     installed = [sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib")]

@@ -1,11 +1,11 @@
-"""verl's reward manager over trajectories: `reward.reward_manager.name=trajectory`.
+"""A reward manager for verl that scores trajectories (`reward.reward_manager.name=trajectory`).
 
-The manager finds the agent loop's `Trajectory`, has it scored by `agent_rl.rewards.compose`, and appends it to the
-trace. An unscored trajectory raises an error, so that verl drops only this session of the group. A validation counts
-such a trajectory as missing (`trained_samples.fill_missing_samples`).
+The manager takes the agent loop's `Trajectory`, scores it with `agent_rl.rewards.compose`, and appends it to the trace.
+For an unscored trajectory it raises an error, so that verl drops only this session of the group. A validation counts
+an unscored trajectory as missing (`trained_samples.fill_missing_samples`).
 
-The `code` scorer runs programs at `reward.sandbox_fusion`. With `reward.reward_model.enable` the model's score is
-the `reward_model` component, or part of the component that uses the model (agent_rl/verl_adapter/reward_loop.py).
+The `code` scorer runs programs on the `reward.sandbox_fusion` server. With `reward.reward_model.enable`, the model's
+score is the `reward_model` component, or part of the component that uses the model (`reward_loop`).
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _WORKERS = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 class TrajectoryRewardManager(RewardManagerBase):
     """Scores the `Trajectory` that the agent-loop worker put into `extra_fields["trajectory"]`.
 
-    With `reward.custom_reward_function.path` set, that function's result is the `correctness` component. The function
-    is called with verl's arguments, in any of the forms of `agent_rl.rewards.user_function`, finds the trajectory as a
-    dict at `extra_info["trajectory"]`, and returns a number, or a dict with `score` whose other numeric entries are
-    logged.
+    If `reward.custom_reward_function.path` is set, the function's result is the `correctness` component. The function
+    may have any form that `agent_rl.rewards.user_function` accepts. The function gets verl's arguments, with the
+    trajectory as a dict at `extra_info["trajectory"]`, and returns a number or a dict with a `score`; other numbers in
+    the dict are logged.
 
     Raises:
         ConfigError: a key under `agent_rl:` is wrong.
@@ -81,7 +81,7 @@ class TrajectoryRewardManager(RewardManagerBase):
         )
         of_model = {"reward_router_address": reward_router_address, "reward_model_tokenizer": reward_model_tokenizer}
         self._router_kwargs = of_model if reward_router_address is not None else {}
-        # If the user has configured no function, verl passes its default, which is not used here.
+        # If the user has configured no function, verl passes its default function, which is not used.
         self._custom = custom_function.user_function(compute_score, self._router_kwargs) if is_custom else None
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
@@ -92,9 +92,9 @@ class TrajectoryRewardManager(RewardManagerBase):
             `turn_rewards` if turns have rewards.
 
         Raises:
-            UnscoredError: the trajectory has no verdict; it is traced first, with `error` set.
+            UnscoredError: the trajectory has no verdict; it is written to the trace first, with its `error`.
             UserCodeError: the user's code raised an exception; the message contains the command that repeats the call.
-            ConfigError: the custom reward function returns no number, or a name that is already logged.
+            ConfigError: the custom reward function returns no number, or a value whose name is already logged.
         """
         columns = {name: values[-1] for name, values in data.non_tensor_batch.items()}
         trajectory = columns["tool_extra_fields"].get(TRAJECTORY)
@@ -129,7 +129,7 @@ class TrajectoryRewardManager(RewardManagerBase):
     async def _judge(
         self, trajectory: Trajectory, text: str, columns: dict[str, Any]
     ) -> tuple[float | None, dict[str, float]]:
-        """Return the custom function's verdict and values to log, or (None, {}) if there is no function."""
+        """Return the custom function's verdict and its values to log, or (None, {}) if there is no function."""
         require_scorable(trajectory)
         if self._custom is None:
             return None, {}
@@ -173,7 +173,7 @@ def _fusion(keys: Any) -> FusionServer | None:
 
 def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]:
     """Merge both sets of logged numbers; the custom function may replace `acc`, but all other names must differ."""
-    # verl fills a list named `reward` itself: another value with that name would misalign it.
+    # verl fills a list named `reward` itself, so another value with this name would misalign the list.
     taken = sorted((own.keys() - {"acc"} | {"reward"}) & logged.keys())
     if taken:
         problem = f"the function returned {', '.join(taken)}, which is already logged"

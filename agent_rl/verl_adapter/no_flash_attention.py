@@ -1,9 +1,9 @@
 """Patches of transformers and verl 0.9.1 for a machine without the flash-attn package, with or without a GPU.
 
-If flash-attn is installed, nothing is changed.
+If flash-attn is installed, the patches change nothing.
 
-On a GPU, `flash_attention_2` is torch's kernel for packed sequences, `torch.nn.attention.varlen.varlen_attn`.
-Without the patch, every version of transformers downloads a kernel from the Hub at each model load and fails offline.
+On a GPU, torch's kernel for packed sequences, `torch.nn.attention.varlen.varlen_attn`, serves as `flash_attention_2`.
+Without the patches, every version of transformers downloads a kernel from the Hub at each model load and fails offline.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def packed_attention(module: ModuleType) -> None:
 
 
 def multimodal_attention(module: ModuleType) -> None:
-    """`verl.models.transformers.qwen2_vl`: provide the names that it would import from flash-attn."""
+    """`verl.models.transformers.qwen2_vl`: provide the names that the module would import from flash-attn."""
     if not is_flash_attn_2_available():
         module.__dict__.update(
             flash_attn_func=flash_attn_func,
@@ -64,10 +64,10 @@ def flash_attn_varlen_func(
     softcap: float = 0.0,
     s_aux: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Compute attention of packed sequences, with the arguments of flash-attn, which transformers and verl pass.
+    """Compute attention over packed sequences, with flash-attn's arguments, which transformers and verl pass.
 
-    Shapes: q (T, heads, head size); k and v (T, key heads, head size), where a key head serves several heads; the
-    cumulative lengths (sequences + 1,), int32.
+    Shapes: q (T, heads, head size); k and v (T, key heads, head size), where a key head may serve several
+    heads; the cumulative lengths (sequences + 1,), int32.
 
     Raises:
         ConfigError: the model uses dropout, soft capping or attention sinks, which torch's kernel does not support.
@@ -90,7 +90,7 @@ def flash_attn_varlen_func(
 
 
 def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any) -> torch.Tensor:
-    """Compute attention of sequences of equal length, shaped (sequences, tokens, heads, head size)."""
+    """Compute attention over sequences of equal length, shaped (sequences, tokens, heads, head size)."""
     ends_q, ends_k = (
         torch.arange(0, len(each) * each.shape[1] + 1, each.shape[1], dtype=torch.int32, device=q.device)
         for each in (q, k)
@@ -103,8 +103,8 @@ def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options
 def token_log_probs(module: ModuleType) -> None:
     """`verl.utils.torch_functional`: compute the log-probs of many tokens at a time.
 
-    verl computes row by row to save memory, and its rows are tokens. Thousands of one-token operations, and the same
-    number in the backward pass, took a quarter of a training step on a CPU. verl calls this function only if
+    To save memory, verl computes log-probs row by row, and each row is one token. On a CPU, thousands of one-token
+    operations, and as many in the backward pass, took a quarter of a training step. verl calls this function only if
     flash-attn's kernel is missing.
     """
 
@@ -117,21 +117,21 @@ def token_log_probs(module: ModuleType) -> None:
 
 
 class _LogProbs(torch.autograd.Function):
-    """Log-probs in at least float32, as in flash-attn's kernel; only a few tokens at a time are copied to float32.
+    """Computes log-probs in at least float32, as flash-attn's kernel does, copying only some tokens at a time.
 
-    The backward pass works on tokens with a gradient only: prompts, observations and padding have no gradient.
+    The backward pass processes only tokens that have a gradient, unlike prompts, observations and padding.
     """
 
     @staticmethod
     def forward(ctx: Any, logits_TV: torch.Tensor, labels_T: torch.Tensor) -> torch.Tensor:
-        """Shapes: T tokens, V entries of the vocabulary."""
+        """Shapes: T is the number of tokens, and V is the size of the vocabulary."""
         sums_T = torch.cat([_wide(rows).logsumexp(-1) for rows in logits_TV.split(TOKENS_AT_A_TIME)])
         ctx.save_for_backward(logits_TV, labels_T, sums_T)
         return _wide(logits_TV.gather(-1, labels_T[:, None])[:, 0]) - sums_T
 
     @staticmethod
     def backward(ctx: Any, gradient_T: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """Return the logits' gradient: the result's gradient times (1 at the label, else 0, minus the probability)."""
+        """Return the logits' gradient: the result's gradient times (one-hot label minus probabilities)."""
         logits_TV, labels_T, sums_T = ctx.saved_tensors
         result_TV = torch.zeros_like(logits_TV)
         for some in gradient_T.nonzero()[:, 0].split(TOKENS_AT_A_TIME):

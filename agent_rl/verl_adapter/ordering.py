@@ -1,12 +1,12 @@
-"""Lets `agent_rl.data` decide which row verl's trainer draws next, and reports rewards back to it.
+"""Lets `agent_rl.data` decide which row verl's trainer draws next, and reports rewards to the row order.
 
 verl 0.9.1 has no hook for the order of rows: its sampler is random or sequential, and only the old trainer calls
-`on_batch_end` of a data set. The trainer gets another data loader over the same data set, whose sampler never ends and
-whose state is saved and loaded with verl's `data.pt`. A column contains each row's number, which the agent loops store
+`on_batch_end` of a data set. The trainer gets another data loader over the same data set; its sampler never ends, and
+its state is saved and loaded with verl's `data.pt`. A column contains each row's number, which the agent loops store
 with each trajectory. After each step, in all modes, the order gets the success rates of the step's rows. Groups that
-the replay buffer removes (all rewards equal, too old, too many) are reported with the step in which they were removed.
+the replay buffer removes (equal rewards, too old, too many) are reported with the step in which they were removed.
 
-If no key of `agent_rl.data` is set, nothing is changed.
+If no key of `agent_rl.data` is set, this module changes nothing.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 ROW = "agent_rl_row"
 """Column with the row's number in the order of the files."""
 COMPARED = 1_000
-"""Number of prompts, evenly spread over the files, that identify a checkpoint's rows."""
+"""Number of prompts, spread evenly over the files, by which a checkpoint's rows are identified."""
 SCORE = "score"
 """The value of `agent_rl.data.measure` that means the reward."""
 
 
 class RunOrder:
-    """The order of a trainer's rows: draws them, receives their rewards, and computes metrics.
+    """Draws a trainer's rows in order, receives the rows' rewards, and computes metrics.
 
     Args:
         config: verl's whole configuration.
-        settings: its `agent_rl` section.
+        settings: the configuration's `agent_rl` section.
         dataset: the training rows, an `RLHFDataset` or the user's subclass.
 
     Raises:
@@ -58,12 +58,12 @@ class RunOrder:
         self.order = RowOrder(_facts(dataset, self.settings), self.settings, 0 if seed is None else seed)
         self.dataset = _NumberedRows(dataset)
         self.removed: list[tuple[int, float]] = []
-        """(row, success rate) of groups that the replay buffer has removed since the last step."""
+        """(row, success rate) of each group that the replay buffer has removed since the last step."""
         self.scores_in_time = True
         """Whether rewards are known when the replay buffer removes groups."""
 
     def loader(self, verls: Any) -> Any:
-        """Return a data loader in this order, to replace verl's."""
+        """Return a data loader that draws rows in this order, and that replaces verl's."""
         draws, size = Draws(self.order), verls.batch_size
         return type(verls)(
             dataset=self.dataset, batch_size=size, drop_last=True, collate_fn=verls.collate_fn, sampler=draws
@@ -74,10 +74,10 @@ class RunOrder:
 
         Args:
             keys: `{uid}_{session}_{index}` of trajectories.
-            partition_id: their partition in TransferQueue.
+            partition_id: the partition of these trajectories in TransferQueue.
 
         Raises:
-            ConfigError: the reward does not report `agent_rl.data.measure`.
+            ConfigError: the reward does not report the number that `agent_rl.data.measure` names.
         """
         if not keys:
             return []
@@ -128,7 +128,7 @@ class _NumberedRows:
 
 
 class Draws:
-    """An order as a data loader's sampler: iterators continue at its position, and torchdata saves its state."""
+    """A data loader's sampler whose iterators continue at the order's position; torchdata saves the order's state."""
 
     def __init__(self, order: RowOrder) -> None:
         self._order = order
@@ -152,7 +152,7 @@ class _Draws(Iterator[int]):
 
 
 def check(config: Any, settings: AgentRLSettings) -> None:
-    """Check the `agent_rl.data` section against the files of this machine, before Ray starts.
+    """Check the `agent_rl.data` section against the files on this machine, before Ray starts.
 
     Raises: ConfigError: the section does not fit the rows.
     """
@@ -166,15 +166,15 @@ def check(config: Any, settings: AgentRLSettings) -> None:
 
 
 def require_verls(state: Mapping[str, Any] | None) -> None:
-    """Reject loading an order's state into verl's sampler, which would fail with an unclear error."""
+    """Reject an order's state that would be loaded into verl's sampler and cause an unclear error there."""
     sampler = ((state or {}).get("_sampler_iter_state") or {}).get("sampler_iter_state") or {}
     if "progress" in sampler:
         problem = "the checkpoint was saved with an order from agent_rl.data, but none of its keys is set now"
-        raise ConfigError(f"{SECTION}.data", problem, "Set it, or start again with trainer.resume_mode=disable")
+        raise ConfigError(f"{SECTION}.data", problem, "Set a key, or start again with trainer.resume_mode=disable")
 
 
 def _settings(config: Any, whole: AgentRLSettings) -> DataSettings:
-    """Return the `agent_rl.data` section; if it sets no order, `data.shuffle=false` decides."""
+    """Return the `agent_rl.data` section; if the section sets no order, `data.shuffle=false` means `order: file`."""
     settings = whole.data
     if not settings.is_set or settings.order is not None or config.data.get("shuffle", True):
         return settings
@@ -182,7 +182,7 @@ def _settings(config: Any, whole: AgentRLSettings) -> DataSettings:
 
 
 def _measured(measure: str | None, scores: list[float], infos: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the value of each trajectory that counts as its success."""
+    """Return the value of each trajectory from which success rates are computed."""
     if measure is None:
         measure = "acc" if all(_is_number(info.get("acc")) for info in infos) else SCORE
     if measure == SCORE:

@@ -1,6 +1,6 @@
-"""`hooks` lists all registrations with verl and patches of verl 0.9.1; patches without a separate module are here.
+"""`hooks` lists all registrations with verl and patches of verl 0.9.1; small patches are in this module.
 
-Each function patches one module right after its import, and its docstring gives the reason. For each patch, a test
+Each function patches one module right after its import, and the docstring states the reason. For each patch, a test
 shows that verl's original code fails. `check_version` rejects any other version of verl.
 """
 
@@ -23,7 +23,7 @@ from agent_rl.verl_adapter.stages import announce
 VERL_VERSION = "0.9.1"
 
 Hook = tuple[str, str | Callable[[ModuleType], None]]
-"""A module, and the function to call with it after its import; a `file:function` is imported only then."""
+"""A module, and the function to call with the module after its import; a `file:function` is imported only then."""
 HOOKS = {
     "verl.experimental.agent_loop": "patches:moved_names",
     "verl.experimental.agent_loop.agent_loop": "loops:install",
@@ -46,7 +46,7 @@ HOOKS_ON_GPUS = {
 
 
 def hooks() -> list[Hook]:
-    """Return the hooks of loops, reward manager, tools, estimator, patches and, if selected, CPU support."""
+    """Return the hooks for agent loops, reward manager, tools, estimators, patches and, if selected, CPU support."""
     functions = HOOKS if switch.is_selected() else HOOKS | HOOKS_ON_GPUS
     own: list[Hook] = [(module, f"{__package__}.{function}") for module, function in functions.items()]
     if switch.is_selected():
@@ -83,10 +83,10 @@ def reward_managers(module: ModuleType) -> None:
 
 
 def trainers(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1`: add agent_rl's trainer under verl's names, and functions that verl's trainer looks up.
+    """`verl.trainer.ppo.v1`: register agent_rl's trainer under verl's names, and replace names that the trainer uses.
 
     - `RewardLoopManager`: verl has no key to replace this class or its workers.
-    - `compute_rollout_correction_and_add_to_batch`: fails on a batch without log-probs or without a token.
+    - `compute_rollout_correction_and_add_to_batch`: fails in verl on a batch without log-probs or trained tokens.
     - TransferQueue's `kv_batch_get`: see `empty_batches`.
     """
     from agent_rl.verl_adapter import trainer  # noqa: F401 - registers itself
@@ -106,9 +106,9 @@ def trainers(module: ModuleType) -> None:
 
 
 def empty_batches(queue: Any) -> None:
-    """TransferQueue: let `kv_batch_get` accept an empty list of keys, with which it fails otherwise.
+    """TransferQueue: let `kv_batch_get` accept an empty list of keys, with which it would otherwise fail.
 
-    A validation passes an empty list after a batch in which every trajectory failed, such as one row with
+    A validation passes an empty list after a batch in which every trajectory failed, such as a single row with
     `data.val_batch_size=1`.
     """
     get = queue.kv_batch_get
@@ -123,7 +123,7 @@ def empty_batches(queue: Any) -> None:
 
 
 class _Nothing(list[Any]):
-    """A column without rows, with the methods of tensors that verl uses."""
+    """A column without rows, with the tensor methods that verl calls."""
 
     def to_padded_tensor(self, **_: Any) -> _Nothing:
         return self
@@ -132,10 +132,10 @@ class _Nothing(list[Any]):
 
 
 def change_command_line() -> None:
-    """Change old keys of `python -m verl.trainer.main_ppo`, for which Python imports verl before hydra reads them.
+    """Change old keys in the arguments of `python -m verl.trainer.main_ppo`, which hydra has not yet read.
 
-    Under `agent-rl train`, the launcher has already changed these keys. A rejected key ends the process, because verl
-    only logs exceptions.
+    Under `agent-rl train`, the launcher has already changed old keys. If a key is rejected, the process exits, because
+    verl would only log an exception that a plugin raises.
     """
     is_verls = sys.argv[0] == "-m" and any(each.endswith("verl.trainer.main_ppo") for each in sys.orig_argv)
     if is_verls and RUN not in os.environ:
@@ -148,7 +148,7 @@ def change_command_line() -> None:
 
 
 def old_keys(module: ModuleType) -> None:
-    """`verl.utils.device`: change old keys of YAML files where verl's `main` first uses its configuration."""
+    """`verl.utils.device`: change old keys in YAML files where verl's `main` first uses its configuration."""
     original = module.auto_set_device
 
     @functools.wraps(original)
@@ -165,7 +165,7 @@ def old_keys(module: ModuleType) -> None:
 
 
 def moved_names(module: ModuleType) -> None:
-    """`verl.experimental.agent_loop`: add a name that scripts for older releases import from there."""
+    """`verl.experimental.agent_loop`: add a name that scripts for older releases import from this module."""
     from agent_rl.agents.registry import register_agent_loop
 
     module.register_agent_loop = register_agent_loop  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """Registers agent_rl with verl, and applies its patches.
 
 verl loads this module (entry point `verl.plugins`) at the end of `import verl` in every process. Registration must be
-cheap there, so each part waits until verl itself imports the module that it extends.
+cheap, so each hook waits until verl itself imports the module that the hook extends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import wrapt
 
 
 def register() -> None:
-    """Register loops, reward manager, tools, the estimator and, if selected, the CPU support."""
+    """Register the agent loops, reward manager, tools, estimators and, if selected, CPU support."""
     import verl
 
     from agent_rl.cpu import switch
@@ -25,7 +25,7 @@ def register() -> None:
         switch.activate()
         from agent_rl.cpu import platform  # noqa: F401 - the platform registers itself
     for module, action in patches.hooks():
-        wrapt.register_post_import_hook(action, module)  # runs at once if the module is already imported
+        wrapt.register_post_import_hook(action, module)  # runs immediately if the module is already imported
 
 
 try:

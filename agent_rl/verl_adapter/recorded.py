@@ -1,9 +1,9 @@
 """`policy=trace`: a run that trains on the trajectories of a finished run instead of sampling, without an engine.
 
 The trainer gives each prompt the uid that the prompt had in the recorded run, so that each session finds its
-trajectory, tokens and score in the trace by their id. Tools, environments and rewards are not called again: their
-results are in the trajectory. All passes of the update are computed again. The order of a batch's rows depended on the
-order in which the episodes ended, and sums of floats depend on the order of rows, so the batch gets the recorded order.
+trajectory, tokens and score in the trace by its id. Tools, environments and rewards are not called again: their results
+are in the trajectory. All passes of the update are computed again. Each batch is put into the recorded order of rows,
+because sums of floats depend on this order, which was the order in which the episodes ended.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class RecordedEpisode:
             ConfigError: the tokens are not stored, or the episode has images, which are not stored.
         """
         if self._tokens is None or any(each["images"] for each in self._tokens["sequences"]):
-            problem = f"it has no tokens of trajectory {self.trajectory.id}, or images, which are not stored"
-            raise ConfigError(KEY, problem, "Choose a run on text with agent_rl.trace.tokens=true")
+            problem = f"trajectory {self.trajectory.id} has no stored tokens, or has images, which are not stored"
+            raise ConfigError(KEY, problem, "Choose a text-only run with agent_rl.trace.tokens=true")
         return self._tokens
 
     def sequences(self) -> list[TrainingSequence]:
@@ -72,7 +72,7 @@ class RecordedEpisode:
 
 
 class RecordedRun:
-    """The training episodes and batches in the trace of a run, which is the run's folder or its trace.
+    """The training episodes and batches in a run's trace; `place` is the run's folder or the trace.
 
     Raises:
         ConfigError: there is no trace.
@@ -94,10 +94,10 @@ class RecordedRun:
                     uids.pop(uid, None)
                     uids[uid] = None
         self._uids = {key: sorted(uids, key=trained.__contains__) for key, uids in prompts.items()}
-        """The uids of each row in each step; the last ones count, because a resumed run repeats steps."""
+        """The uids of each row in each step; the last uids are used, because a resumed run repeats steps."""
 
     def require(self, steps: int) -> None:
-        """Check that the trace has the first `steps` steps, with their batches and tokens.
+        """Check that the trace contains the first `steps` steps, with their batches and tokens.
 
         Raises:
             ConfigError: a step, its batches or its tokens are missing.
@@ -105,13 +105,13 @@ class RecordedRun:
         recorded = {step for step, _ in self._uids}
         if missing := next((step for step in range(1, steps + 1) if step not in recorded), None):
             problem = f"step {missing} of {steps} is not in {self.path}"
-            raise ConfigError("trainer.total_training_steps", problem, f"Set it to at most {missing - 1}")
+            raise ConfigError("trainer.total_training_steps", problem, f"Set the key to at most {missing - 1}")
         batches = [batch for batch in self._batches.values() if batch.step <= steps]
         ids = [name.rpartition("_")[0] for batch in batches for name in batch.names]
         lacks = next((id for id in ids if id not in self._places or id not in self._tokens), None)
         if lacks or not ids:
             problem = f"{self.path} has no {f'tokens of {lacks}' if lacks else 'training batches'}"
-            raise ConfigError(KEY, problem, "Choose a run with agent_rl.trace.tokens=true, and its whole trace")
+            raise ConfigError(KEY, problem, "Choose a run with agent_rl.trace.tokens=true and a complete trace")
         self.episode(ids[0]).record()
 
     def episode(self, id: str) -> RecordedEpisode:
@@ -130,10 +130,10 @@ class RecordedRun:
         return RecordedEpisode(own, self._tokens.read(id))
 
     def name_prompts(self, batch: Any, step: int) -> None:
-        """Give each prompt of a step (verl's `TensorDict` with the columns of its row) its uid in the recorded run.
+        """Give each prompt of a step its uid in the recorded run; `batch` is verl's `TensorDict` of rows.
 
         Raises:
-            ConfigError: the step of the recorded run had other rows.
+            ConfigError: the recorded run drew other rows in this step.
         """
         from verl.utils.tensordict_utils import NonTensorStack, assign_non_tensor_stack
 
@@ -144,11 +144,11 @@ class RecordedRun:
         for number, key in enumerate(keys, 1):
             if not left[key]:
                 problem = f"row {number} of step {step} was not drawn in this step of {self.path}"
-                raise ConfigError(KEY, problem, "Use the rows, data.seed and other keys of data of that run")
+                raise ConfigError(KEY, problem, "Use the rows, data.seed and other data keys of that run")
         assign_non_tensor_stack(batch, "uid", [left[key].pop(0) for key in keys])
 
     def order(self, batch: Any, step: int, update: int) -> None:
-        """Put the rows of a batch (verl's `KVBatchMeta`) into the recorded order; other rows follow."""
+        """Put the rows of a batch (verl's `KVBatchMeta`) into the recorded order; unrecorded rows follow."""
         if (recorded := self._batches.get((step, update))) is None:
             return
         slots: list[str | None] = list(recorded.names)
@@ -162,10 +162,10 @@ class RecordedRun:
 
 
 run_at = cache(RecordedRun)
-"""Returns this process's instance for a run."""
+"""Returns a run's `RecordedRun`, which is shared within the process."""
 
 
 def _row_key(row: Mapping[str, Any]) -> str:
-    """Return a hash of a row's data, without the columns that verl's workers take out of the row."""
+    """Return a hash of a row's data, without the columns that verl's workers remove from the row."""
     own = {name: value for name, value in row.items() if name != "agent_name" and not name.startswith("__")}
     return hashlib.blake2b(json.dumps(own, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""`watched`: adds reasons for failed sessions and interruptible waits to verl's replay buffer, or to the user's."""
+"""`watched`: adds failure reasons and interruptible waiting to verl's replay buffer, or to the user's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_rl.verl_adapter.trained_samples import reported, rewards, samples
 
 
 def watched(buffer: Any, trainer: Any) -> Any:
-    """Return the replay buffer with the methods of `AgentReplayBuffer` before its own methods.
+    """Return the replay buffer with `AgentReplayBuffer` as its first base class.
 
     A user's sampler that is not derived from verl's is returned unchanged.
     """
@@ -31,9 +31,9 @@ class AgentReplayBuffer(ReplayBuffer):
     """Mixin with agent_rl's additions to a replay buffer.
 
     Attributes:
-        trainer: the `AgentTrainer` whose samples it contains.
-        poll: called whenever TransferQueue is polled; may interrupt a validation.
-        is_sampling: whether it is waiting for a batch; still true after an error interrupted the wait.
+        trainer: the `AgentTrainer` whose samples the buffer contains.
+        poll: a function that is called whenever TransferQueue is polled, and that may interrupt a validation.
+        is_sampling: whether the buffer is waiting for a batch; still true after an error has interrupted the wait.
     """
 
     trainer: Any
@@ -62,12 +62,12 @@ class AgentReplayBuffer(ReplayBuffer):
         return batch, metrics
 
     def wait_for_sampleable(self, global_steps: int, partition_id: str, target_count: int) -> Any:
-        """Wait as the asynchronous buffer does, but not forever when all groups fail and are replaced."""
+        """Wait as verl's asynchronous buffer does, but not forever if all groups fail and are replaced."""
         self._hopeless, self._failed_in_a_row = 2 * target_count, 0
         return super().wait_for_sampleable(global_steps, partition_id, target_count)  # type: ignore[misc]
 
     def _sync_metadata_from_transfer_queue(self) -> None:
-        """Poll TransferQueue; raise a worker's fatal error."""
+        """Poll TransferQueue, and raise any fatal error that a worker has reported."""
         if self.poll is not None:
             self.poll()
         super()._sync_metadata_from_transfer_queue()
@@ -80,8 +80,8 @@ class AgentReplayBuffer(ReplayBuffer):
         """Remove groups as verl does, and count them by reason.
 
         Raises:
-            UnscoredError: twice the batch size of groups failed in a row.
-            FatalError: a step exceeded the limit of replaced groups with equal rewards.
+            UnscoredError: twice as many groups as the batch size failed in a row.
+            FatalError: a step exceeded the limit for replaced groups with equal rewards.
         """
         stale, filtered, failed = eviction_reasons[:3]  # they may overlap
         for fate, uids in (("stale", stale), ("filtered", filtered - stale), ("evicted", failed - stale - filtered)):
@@ -98,7 +98,7 @@ class AgentReplayBuffer(ReplayBuffer):
         self._filtered = global_steps, evicted[2] + (number if step == global_steps else 0)
         config = self.trainer.config
         groups = config.algorithm.filter_groups
-        most = groups.max_num_gen_batches * config.data.train_batch_size  # which verl's v1 trainers ignore; 0: no limit
+        most = groups.max_num_gen_batches * config.data.train_batch_size  # verl's v1 trainers ignore this limit
         if groups.enable and 0 < most < self._filtered[1]:
             raise FatalError(
                 f"step {global_steps} has replaced {self._filtered[1]} groups whose samples all got the same "

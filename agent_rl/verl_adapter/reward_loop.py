@@ -1,9 +1,9 @@
-"""verl's reward loop, extended for the `trajectory` manager with a reward model; other managers are unchanged.
+"""Extends verl's reward loop for the `trajectory` manager with a reward model; other managers are unaffected.
 
-With a reward model that shares the trainer's GPUs a batch is scored after sampling. verl then gives its reward workers
-only prompt and response, one trajectory that cannot be scored makes the whole step fail, and the manager's reports are
-not logged. With agent_rl the manager gets the same data as during sampling, and a trajectory that cannot be scored is
-dropped from the batch and counted.
+If a reward model shares the trainer's GPUs, a batch is scored after sampling. verl then passes only the prompt and the
+response to its reward workers, lets the whole step fail if one trajectory cannot be scored, and does not log the
+manager's reports. With agent_rl, the manager gets the same data as during sampling, and a trajectory that cannot be
+scored is dropped from the batch and counted.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class AgentRewardLoopManager(RewardLoopManager):
     def _init_reward_loop_workers(self) -> None:
         model = self.config.reward.reward_model
         if model.enable and model.enable_resource_pool and model.rollout.free_cache_engine:
-            # verl puts it to sleep at its start, and wakes it only to score after sampling
+            # verl puts the model to sleep when it starts, and wakes it only to score after sampling
             self.reward_model_manager.wake_up()
         reward = self.config.reward
         has_function = OmegaConf.select(reward, "custom_reward_function.path") is not None
@@ -85,7 +85,7 @@ class AgentRewardLoopManager(RewardLoopManager):
         self._own_worker: AgentRewardLoopWorker | None = None
         super()._init_reward_loop_workers()
         if OmegaConf.select(self.config, KEY) is None:
-            stages.announce(stages.ENGINE)  # verl's trainer starts it next, and it takes longest
+            stages.announce(stages.ENGINE)  # verl's trainer starts the engine next, which takes longest
 
     @property
     def reward_loop_worker_handles(self) -> Any:
@@ -96,7 +96,7 @@ class AgentRewardLoopManager(RewardLoopManager):
         return super().reward_loop_worker_handles
 
     def score_each(self, data: Any) -> list[Any]:
-        """Return a result or an exception per trajectory, in order; the samples of a prompt go to one worker.
+        """Return a result or an exception per trajectory, in order; one worker gets all samples of a prompt.
 
         If there are no reward workers (`reward.num_workers=0`), this process scores the samples.
         """
@@ -141,11 +141,11 @@ def _portable(error: BaseException) -> BaseException:
 
 
 def score_sampled(trainer: Any, batch: Any) -> Any:
-    """Score a batch, store the scores in TransferQueue, and return it without the unscored trajectories.
+    """Score a batch, store the scores in TransferQueue, and return the batch without unscored trajectories.
 
     Raises:
         FatalError: a trajectory could not be scored because the configuration or code is wrong.
-        UnscoredError: in training, no trajectory could be scored.
+        UnscoredError: no trajectory of a training batch could be scored.
     """
     keys = finals(batch.keys)
     if not keys:  # in a validation
@@ -170,7 +170,7 @@ def score_sampled(trainer: Any, batch: Any) -> Any:
 
 @contextmanager
 def _awake(trainer: Any) -> Iterator[None]:
-    """Load the models that share the trainer's GPUs for this block; verl's model has a separate manager."""
+    """Within this block, load the models that share the trainer's GPUs; verl's model has a separate manager."""
     shares = not trainer.config.reward.reward_model.enable_resource_pool
     verls = trainer.reward_loop_manager.reward_model_manager if shares else None
     managers = [manager for manager in (trainer.served_models, verls) if manager is not None]
@@ -216,6 +216,6 @@ def _write(batch: Any, results: Mapping[str, Any]) -> None:
         scores[mask.nonzero()[-1] if mask.any() else -1] = result["reward_score"]
         info = dict(result["reward_extra_info"])
         reported = {**dict(getattr(extra, "data", extra)), "reward_extra_info": info, REWARDS: info.pop(REWARDS, None)}
-        reported.pop(TRAJECTORY, None)  # the trainer fetches the other values at each step
+        reported.pop(TRAJECTORY, None)  # the trainer fetches the remaining values at each step
         rows.append({"rm_scores": scores, "extra_fields": reported})
     tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=list_of_dict_to_tensordict(rows))

@@ -1,10 +1,10 @@
 """verl's agent loop worker, extended to report failed sessions, keep their groups, and score locally.
 
-A session that fails is reported to the trainer with its reason, and its group is kept without it if possible. verl logs
-the error and marks the group as failed, without a count, so the asynchronous modes discard all samples of the group,
-and a wrong configuration makes one group after another fail instead of stopping the run.
+A failed session is reported to the trainer with its reason, and the rest of its group is kept if possible. verl itself
+only logs the error and marks the group as failed, so the asynchronous modes discard all samples of the group, and a
+wrong configuration makes one group after another fail instead of stopping the run.
 
-ReMax's greedy episodes run here too, decoded greedily: one extra session for each training prompt.
+The worker also runs ReMax's greedily decoded episodes, as one extra session for each training prompt.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _prompt: ContextVar[_Prompt] = ContextVar("_prompt")
 
 
 class AgentLoopWorker(_VerlsWorker):
-    """Runs the sessions of prompts, and scores them itself if `reward.num_workers=0`.
+    """Runs the sessions of prompts, and scores the sessions itself if `reward.num_workers=0`.
 
     Scoring by a rule takes less time than calling a reward worker, which is a process that imports all of verl.
     """
@@ -74,7 +74,7 @@ class AgentLoopWorker(_VerlsWorker):
         return resolve_reward_manager_cls(self.config)
 
     def end_sessions(self) -> None:
-        """Cancel the training sessions that have not ended; the trainer calls it (`Stragglers`)."""
+        """Cancel the training sessions that have not ended; the trainer's `Stragglers` calls this method."""
         for session in self._unended:
             session.cancel(str(EndedEarlyError()))
         self._ended_early |= self._unended
@@ -84,7 +84,7 @@ class AgentLoopWorker(_VerlsWorker):
         rollout = self.config.actor_rollout_ref.rollout
         usual = rollout.val_kwargs.n if trajectory["validate"] else rollout.n
         number = int(prompt.get("__rollout_n__", usual))
-        _prompt.set(_Prompt(groups.Group(number)))  # for this task and its sessions' tasks
+        _prompt.set(_Prompt(groups.Group(number)))  # visible to this task and to its sessions' tasks
         await super()._run_prompt(prompt, sampling_params, trajectory, **kwargs)
 
     async def _run_agent_loop(
@@ -117,16 +117,16 @@ class AgentLoopWorker(_VerlsWorker):
             raise next(iter(prompt.failed.values()))  # verl then marks the prompt as failed
 
     def _is_greedy(self, session: int) -> bool:
-        """Whether a training session is a greedy one, which ReMax needs."""
+        """Whether a training session is the greedy session that ReMax needs."""
         return bool(self.config.algorithm.adv_estimator == remax.ESTIMATOR and session == remax.GREEDY_SESSION)
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
-        """Score the last output of a loop, also of verl's own loops, which produce no trajectory."""
+        """Score a loop's last output, including that of verl's own loops, which produce no trajectory."""
         last = outputs[-1]
         if last.reward_score is None:
             give_trajectory(last, kwargs, self.tokenizer, self._manager)
         await super()._compute_score(outputs, kwargs)
-        if last.reward_score is not None:  # the trainer fetches `extra_fields` at each step, and reads no conversation
+        if last.reward_score is not None:  # the trainer fetches `extra_fields` at each step, but reads no trajectory
             last.extra_fields.pop(TRAJECTORY, None)
             if rewards := last.extra_fields.get("reward_extra_info", {}).pop(REWARDS, None):
                 last.extra_fields[REWARDS] = rewards
@@ -135,21 +135,21 @@ class AgentLoopWorker(_VerlsWorker):
         """Score and store a loop's output; raise an error if it is empty, since verl would not notice."""
         if isinstance(output, list) and not output:
             raise UnscoredError("the agent loop returned no training sequence")
-        self._unended.discard(asyncio.current_task())  # its score and its sequences are written as a whole
+        self._unended.discard(asyncio.current_task())  # a session is not cancelled while its outputs are written
         await super()._agent_loop_postprocess(output, validate, **kwargs)
 
 
 def give_trajectory(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer: Any, manager: type[Any]) -> None:
-    """Put into `extra_fields` the trajectory that the reward manager reads.
+    """Put the trajectory that the reward manager reads into `extra_fields`.
 
-    `TrajectoryRewardManager` and its subclasses get the `Trajectory` of agent_rl's loops unchanged. For any other loop
-    the managers get a trajectory without an agent's name, whose only turn and answer are the decoded response. Other
-    managers get JSON data.
+    `TrajectoryRewardManager` and its subclasses get the `Trajectory` of agent_rl's loops unchanged. For any other
+    loop, these managers get a trajectory without an agent name, whose only turn and answer are the decoded response.
+    All other managers get the trajectory as JSON data.
 
     Args:
         output: the last output of a session.
         columns: the row, as verl's worker passed it to the loop.
-        tokenizer: decodes the response.
+        tokenizer: the tokenizer that decodes the response.
         manager: the class of the reward manager.
     """
     trajectory = output.extra_fields.get(TRAJECTORY)
@@ -158,7 +158,7 @@ def give_trajectory(output: AgentLoopOutput, columns: Mapping[str, Any], tokeniz
             output.extra_fields[TRAJECTORY] = trajectory.to_dict()
     elif trajectory is None:
         trajectory = _of_response(output, columns, tokenizer)
-        output.extra_fields = {**output.extra_fields, TRAJECTORY: trajectory}  # pydantic dumps no changed default
+        output.extra_fields = {**output.extra_fields, TRAJECTORY: trajectory}  # pydantic drops a changed default
 
 
 def _of_response(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer: Any) -> Trajectory:
@@ -181,7 +181,7 @@ class AgentLoopManager(AgentLoopManagerTQ):
 
 
 class ReMaxAgentLoopWorker(AgentLoopWorker):
-    """Runs an extra first session per training prompt, which is decoded greedily and only scored.
+    """Runs an extra first session per training prompt, which is decoded greedily, scored, and not trained on.
 
     verl's worker waits for all sessions of a prompt before it marks the prompt as finished, so the baseline is
     published before any of the prompt's samples is trained on. A failed greedy session is handled like other failures.
@@ -209,6 +209,6 @@ class ReMaxAgentLoopWorker(AgentLoopWorker):
 
 
 class ReMaxAgentLoopManager(AgentLoopManager):
-    """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class` in `algo=remax`."""
+    """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class` for `algo=remax`."""
 
     worker = ReMaxAgentLoopWorker

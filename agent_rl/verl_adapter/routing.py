@@ -1,10 +1,10 @@
 """`DirectClient`: lets each agent-loop worker choose the engine of a conversation itself, in synchronous training.
 
-verl has one load balancer for the whole cluster: a process that two of the three actor calls of each turn go to, and
-that remembers the engines of 10,000 conversations. Several thousand turns per second wait for it, and with more
-conversations at once their turns move to engines that have not cached them. In synchronous training all conversations
-of a step start together and the engines stay the same, so that workers which take the engines in turn load them as
-evenly as the balancer. The asynchronous modes, in which conversations start while others run, keep verl's client.
+verl has one load balancer for the whole cluster, a process that receives two of the three actor calls of each turn and
+remembers the engines of 10,000 conversations. At several thousand turns per second, turns wait for this process, and
+with more concurrent conversations, turns move to engines that have not cached their conversations. In synchronous
+training, all conversations of a step start together and the engines stay the same, so workers that assign the engines
+in turn balance the load equally well. The asynchronous modes, which start conversations at any time, use verl's client.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from verl.workers.rollout.llm_server import LLMServerClient
 MOST_CONVERSATIONS = 1 << 17
 """Number of conversations whose engines a worker remembers."""
 _NUMBER = re.compile(r"agent_loop_worker_(\d+)")
-"""verl's names of the workers."""
+"""The pattern of verl's names for agent-loop workers."""
 
 
 class DirectClient(LLMServerClient):
-    """verl's client without a load balancer; a conversation stays with its engine, which has cached it.
+    """verl's client without a load balancer; a conversation stays with the engine that has cached it.
 
     Args:
         config: verl's whole configuration.
@@ -40,7 +40,7 @@ class DirectClient(LLMServerClient):
 
     @cached_property
     def _turns(self) -> itertools.cycle[tuple[str, Any]]:
-        """The engines in turn; the workers begin at different places."""
+        """An endless iterator over the engines, which begins at a different engine in each worker."""
         name = _NUMBER.search(ray.get_runtime_context().get_actor_name() or "")
         workers = self.config.actor_rollout_ref.rollout.agent.num_workers
         first = int(name[1]) * len(self._servers) // workers if name else 0
@@ -59,7 +59,7 @@ def direct(client: Any, manager: Any) -> Any:
     """Return a `DirectClient` instead of verl's client for synchronous training, unless the user has set a router.
 
     Args:
-        client: the client that verl's trainer of a mode would give to the workers.
+        client: the client that verl's trainer would pass to the workers.
         manager: verl's `LLMServerManager`.
     """
     rollout = client.config.actor_rollout_ref.rollout

@@ -22,15 +22,15 @@ _MADE = ("prompt", "reward_model", "extra_info", "images", "videos")
 
 
 class RowDataSet(RLHFDataset):
-    """verl's `RLHFDataset` with rows in their original form: `data.custom_cls` of every recipe.
+    """verl's `RLHFDataset` with rows in their original form; every recipe sets it as `data.custom_cls`.
 
-    Stored rows (`agent_rl.data.storage`) are unpacked, and rows in the shapes that guides show become rows of the
-    contract (`agent_rl.data.shapes`), each kind of change logged once. Everything else is as in verl.
+    Stored rows (`agent_rl.data.storage`) are unpacked, and rows in other common shapes are converted to the expected
+    format (`agent_rl.data.shapes`); each kind of change is logged once. All other behavior is as in verl.
     """
 
     def maybe_filter_out_long_prompts(self, dataframe: datasets.Dataset) -> datasets.Dataset:  # type: ignore[override]
         """Return the rows whose prompts are short enough; verl calls this after reading the files."""
-        table = dataframe.data  # of all rows, also where `data.train_max_samples` selects some
+        table = dataframe.data  # the table of all rows, even if `data.train_max_samples` selects some
         empty = [name for name in dataframe.column_names if table.column(name).null_count == table.num_rows]
         dataframe = dataframe.remove_columns(empty)
         own = [name for name in dataframe.column_names if name not in SHAPE_COLUMNS]
@@ -38,7 +38,7 @@ class RowDataSet(RLHFDataset):
         known_changes: set[str] = set()
 
         def read(batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-            """Give every row the same columns; a bound method would make `datasets` copy the whole data set."""
+            """Give every row the same columns; if this were a method, `datasets` would copy the whole data set."""
             rows = []
             for values in zip(*batch.values(), strict=True):
                 row, changes = as_row(dict(zip(batch, values, strict=True)))
@@ -53,7 +53,7 @@ class RowDataSet(RLHFDataset):
         return super().maybe_filter_out_long_prompts(dataframe.with_transform(read))
 
     def _converted(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Convert a contract row to the form that agent loops get."""
+        """Convert a row in the expected format to the form that agent loops get."""
         return row
 
 
@@ -68,15 +68,15 @@ def _for_verl(image: Any) -> Any:
 class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
     """Training sequences with the columns `prompt_ids`, `response_ids` and `mask` (1 for a turn's tokens).
 
-    verl's data set renders messages with the chat template; here the tokens and the mask are those of the agent's
-    conversation, so that supervised and reinforcement learning use the same tokens.
+    verl's data set renders messages with the chat template; this class uses the tokens and the mask of the
+    agent's conversation, so that supervised and reinforcement learning use the same tokens.
 
     Args:
         parquet_files: one file, or several.
         tokenizer: not used.
         config: verl's `data` section; only `max_length` is used.
         processor: not used.
-        max_samples: use only the first `max_samples` sequences; -1 means all.
+        max_samples: maximum number of sequences to use; -1 means all.
 
     Raises:
         ConfigError: a sequence is longer than `data.max_length`.
@@ -98,7 +98,7 @@ class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
         return len(self._rows)
 
     def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
-        """Return `input_ids`, `position_ids` and `loss_mask`, each with the sequence's length."""
+        """Return `input_ids`, `position_ids` and `loss_mask`, each as long as the sequence."""
         row = self._rows[number]
         ids = torch.tensor([*row["prompt_ids"], *row["response_ids"]])
         mask = torch.tensor([*([0] * len(row["prompt_ids"])), *row["mask"]])

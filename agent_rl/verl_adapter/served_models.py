@@ -1,12 +1,13 @@
 """Starts the servers of `agent_rl.reward.models` and writes their addresses into the configuration.
 
-verl serves one reward model. With agent_rl each model has separate replicas of verl's server, on separate GPUs or on
-the trainer's, where it is loaded only while it scores; verl's router serves several replicas. The servers start before
-the trainer's workers and after its placement groups, so a small model cannot split a node that the trainer needs.
+verl serves one reward model. With agent_rl, each model has its own replicas of verl's server, on separate GPUs or on
+the trainer's, where a model is loaded only while it scores; verl's router distributes requests among replicas. The
+servers start after the trainer's placement groups but before its workers, so a small model cannot split a node that the
+trainer needs.
 
 A model of the `reward_model` component without a `url` is the served model of the same name; its tokenizer path, kind,
-engine and temperature are filled in unless the component sets them. Any other URL under `agent_rl` can
-refer to a served model as `http://served/<name>`, for example `http://served/critic/v1` for a judge.
+engine and temperature are filled in unless the component sets them. Any other URL under `agent_rl` can refer to
+a served model as `http://served/<name>`, for example `http://served/critic/v1` for a judge.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from agent_rl.settings.reward import ServedModelSettings
 KIND = "reward_model"
 """The kind of component that refers to served models by name."""
 ROUTER_MODEL = "reward_model"
-"""The name of verl's own reward model for components, and of the component that is added if no component uses it."""
+"""The name of verl's reward model in components, and of the component that is added if no component uses it."""
 
 _PLACE = re.compile(r"^http://served/(?P<name>[A-Za-z0-9_.-]+)(?=/|$)")
 
@@ -35,7 +36,7 @@ Served = tuple[str, ServedModelSettings]
 
 
 def write_addresses(config: Any, served: Mapping[str, Served]) -> None:
-    """Write the addresses into the run's configuration, before the workers get it."""
+    """Write the served models' addresses into the run's configuration, before the workers read it."""
     section = OmegaConf.to_container(config[SECTION], resolve=True)
     for _, name, holder, part in list(references(section)):
         if model := served.get(name):
@@ -47,7 +48,7 @@ def write_addresses(config: Any, served: Mapping[str, Served]) -> None:
 
 
 def rollout_config(config: Any, model: ServedModelSettings) -> Any:
-    """Return the rollout configuration of a model: `reward.reward_model.rollout` with the model's settings."""
+    """Return a model's rollout configuration, which is `reward.reward_model.rollout` with the model's settings."""
     rollout = OmegaConf.to_container(config.reward.reward_model.rollout, resolve=True)
     assert isinstance(rollout, dict)
     kwargs: dict[str, Any] = dict(rollout.get("engine_kwargs") or {})
@@ -111,7 +112,7 @@ class ServedModels:
 
 
 def references(section: Any, key: str = SECTION) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield references to served models in a plain section: key, name, the containing dict or list, and its index."""
+    """Yield each reference to a served model in a section: its key, name, containing dict or list, and index."""
     match section:
         case {"kind": kind, "config": {"models": Mapping() as models}} if kind == KIND:
             for name, entry in models.items():
@@ -140,7 +141,7 @@ def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) ->
     else:
         parts = [None] * (model.n_gpus_per_node * model.nnodes // size)
         gpus_per_node = model.n_gpus_per_node
-    # Not resolved here: each server loads the files that it needs on its own node.
+    # The path is not resolved here, because each server loads the model's files on its own node.
     model_config = OmegaConf.create({"_target_": "verl.workers.config.HFModelConfig", "path": model.path})
     make = functools.partial(
         get_rollout_replica_class(model.engine),

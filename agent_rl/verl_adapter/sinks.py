@@ -1,8 +1,8 @@
 """Runs each metrics logger in a separate thread (`trainer.logger`: wandb, MLflow, SwanLab, TensorBoard, ...).
 
-verl calls every logger within the training loop, so an error there ends the run, and a server that does not answer
-delays each step (MLflow by minutes). With this module each logger runs verl's code in a daemon thread. An error, or a
-logger that does not keep up, is reported once, and the run continues. `console` and `file` stay in the loop, because
+verl calls every logger within the training loop, so a logger's error stops the run, and a server that does not answer
+delays each step (MLflow by minutes). With this module, each logger runs verl's code in a daemon thread. An error, or a
+logger that does not keep up, is reported once, and the run continues. `console` and `file` run within the loop, because
 the terminal shows their output. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
 """
 
@@ -18,7 +18,7 @@ from agent_rl.work.concurrency import OneThread
 
 DIRECT = ("console", "file")
 MOST_WAITING = 64
-"""Maximum number of calls waiting for a sink; later calls are lost."""
+"""Maximum number of calls that may wait for a sink; further calls are dropped."""
 FINISH_S = 60.0
 """Seconds to wait for a sink at the end of a run."""
 
@@ -28,7 +28,7 @@ def tracking(module: ModuleType) -> None:
     original: Any = module.Tracking
 
     class Tracking(original):
-        """verl's `Tracking`, which no sink can stop or delay."""
+        """A version of verl's `Tracking` that no sink can stop or delay."""
 
         logger: dict[str, Any]
 
@@ -51,7 +51,7 @@ def log_samples(log: Callable[..., None], loggers: str | Sequence[str], samples:
     """Send the samples of a validation to each of these loggers as conversations, in a separate thread.
 
     Args:
-        log: the method of verl's `ValidationGenerationsLogger`; the other arguments are for this method.
+        log: the method of verl's `ValidationGenerationsLogger` to which the other arguments are passed.
     """
     for name in [loggers] if isinstance(loggers, str) else loggers:
         if sink := _sinks.get(name):
@@ -98,7 +98,7 @@ class _Sink:
         self._tracking = self._thread.submit(_call_safely, name, "could not be started", make)
 
     def put(self, work: Callable[[Any], None], what: str) -> None:
-        """Queue a call, unless too many are waiting."""
+        """Queue a call, unless too many calls are waiting."""
         if self._thread.waiting < MOST_WAITING:
             self._thread.submit(self._run, work, what)
         else:
@@ -129,7 +129,7 @@ def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:
 
 
 def _report(name: str, problem: str, error: Exception | None = None, *, at_end: bool = False) -> None:
-    """Report each sink's first problem, and its first problem at the end, which the terminal shows too."""
+    """Report each sink's first problem, and also its first problem at the end of the run."""
     key = f"{name} at the end" if at_end else name
     if key not in _reported:
         _reported.add(key)
@@ -138,7 +138,7 @@ def _report(name: str, problem: str, error: Exception | None = None, *, at_end: 
 
 
 def _readable(sample: Sequence[Any], *, indented: bool) -> list[Any]:
-    """Return input, output and score of a sample; Markdown shows `indented` texts verbatim."""
+    """Return a sample's input, output and score; `indented` indents the texts, which Markdown then shows verbatim."""
     question, answer, *rest = sample
     texts = [conversation(str(question), "user"), conversation(str(answer), "assistant")]
     if indented:

@@ -14,11 +14,11 @@ from agent_rl.cpu import switch
 PREFIX = "agent_rl stage: "
 """The prefix of a log line that announces a stage."""
 SAMPLING = "sampling"
-"""The first part of a step."""
+"""The stage that begins each step."""
 ENGINE = "engine"
 COMPILING = (
-    "agent_rl: the engine compiles its kernels, which takes 2 to 4 minutes (an estimate) at the first start on a "
-    "machine; they are kept in ~/.cache"
+    "agent_rl: the engine compiles its kernels, which takes an estimated 2 to 4 minutes at the first start on a "
+    "machine; the kernels are kept in ~/.cache"
 )
 
 
@@ -28,7 +28,7 @@ class Stage:
 
     Attributes:
         what: the phase, in a few words.
-        step: the training step; 0 before the first.
+        step: the training step; 0 before the first step.
         time: seconds since the epoch.
     """
 

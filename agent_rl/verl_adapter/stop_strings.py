@@ -1,7 +1,7 @@
-"""Checks stop strings without decoding at every token, as a plugin of SGLang (group `sglang.srt.plugins`).
+"""An SGLang plugin (group `sglang.srt.plugins`) that checks stop strings without decoding text at every token.
 
 After each token SGLang decodes the last tokens of every request with stop strings, which takes 4 to 9 us per request.
-The last token of a stop string contains its last character or a part of it. A lookup (1 us) skips all other tokens.
+A stop string's last token contains at least a part of the string's last character; a lookup (1 us) skips other tokens.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ CHECK = "sglang.srt.managers.schedule_batch.Req._check_str_based_finish"
 
 
 def install() -> None:
-    """Hook SGLang's method; SGLang calls this in its processes."""
+    """Hook SGLang's method; SGLang calls this function in its processes."""
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     HookRegistry.register(CHECK, check, HookType.AROUND)
 
 
 def check(original: Callable[..., bool], request: Any) -> bool:
-    """Whether the request has written a stop string; the arguments and the result are in SGLang's form.
+    """Whether a request's output contains a stop string; arguments and result are those of SGLang's method.
 
-    A request's output only grows, so checked text is not checked again. SGLang itself checks stop patterns.
+    A request's output only grows, so no token is checked twice. SGLang itself checks requests with stop patterns.
     """
     params, tokens = request.sampling_params, request.output_ids
     if not params.stop_strs or params.stop_regex_strs:
@@ -39,5 +39,5 @@ def _can_end(tokenizer: Any, stops: tuple[str, ...], token: int) -> bool:
     text = tokenizer.decode([token])
     if not text or "\ufffd" in text:
         return True
-    # tokenizers may drop a space at the start of a text, or those around an apostrophe
+    # tokenizers may drop a space at the start of the text, or spaces around an apostrophe
     return any(not stop or stop[-1].isspace() or stop[-1] == "'" or stop[-1] in text for stop in stops)

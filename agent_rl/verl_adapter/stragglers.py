@@ -1,8 +1,8 @@
-"""`Stragglers`: ends the last sessions of a step early, so that a few slow ones do not delay all others.
+"""`Stragglers`: ends the last sessions of a step early, so that a few slow sessions do not delay the step.
 
-verl declares `actor_rollout_ref.rollout.over_sample_rate`, but no code of verl 0.9.1 reads it. The trainer counts the
-sessions that have ended whenever it polls TransferQueue; the agent loop workers cancel the others. The update leaves
-cancelled sessions out like failed ones, and the metrics count them as `ended`.
+verl 0.9.1 declares `actor_rollout_ref.rollout.over_sample_rate`, but none of its code reads it. Whenever the trainer
+polls TransferQueue, it counts the sessions that have ended; the agent-loop workers cancel the remaining sessions. The
+update leaves out cancelled sessions like failed ones, and the metrics count cancelled sessions as `ended`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Stragglers:
     Args:
         trainer: the `AgentTrainer`.
         share: maximum share of the step's sessions that are ended early, once all others have ended.
-        limit_s: seconds of sampling after which all sessions are ended; None: no limit.
+        limit_s: seconds of sampling after which all remaining sessions are ended; None means no limit.
 
     Attributes:
         are_ended: whether sessions of this step were ended early.
@@ -43,13 +43,13 @@ class Stragglers:
         self.are_ended = False
 
     def begin(self) -> None:
-        """Begin the sampling of a step."""
+        """Record that the sampling of a step begins."""
         self._began, self.are_ended = time.monotonic(), False
 
     def look(
         self, prompts: Collection[str], ended_keys: Collection[str], failed: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """End the other sessions if enough have ended, or if the time is up; ReMax's greedy sessions are not ended.
+        """End the remaining sessions if enough have ended or the time is up; ReMax's greedy sessions are never ended.
 
         Args:
             prompts: the uids of the step's prompts.

@@ -1,8 +1,8 @@
-"""Builds the tokens around turns with any model's chat template, instead of verl's builder.
+"""Builds the tokens around turns with any model's chat template, as a replacement for verl's builder.
 
-verl has a builder for some families of models, which renders dummy system and user messages before appended messages.
-verl's builder fails with templates that reject system messages or two user messages in a row, drops what the template
-of an unknown family writes after the end-of-turn token, and needs names of calls that are not in the messages.
+verl's builder for some model families renders dummy system and user messages before appended messages. verl's builder
+fails with templates that reject system messages or two user messages in a row, drops the text that an unknown family's
+template writes after the end-of-turn token, and needs names of calls that the messages do not contain.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from agent_rl.agents.policies.chat_template import ChatTemplate, template_of
 
 
 class TemplateBuilder(ContinuousTokenBuilder):
-    """The builder for text.
+    """Builds the tokens of conversations without images.
 
     Args:
-        template: the chat template; all conversations of a worker share it, so that they share its cache.
+        template: the chat template, which all conversations of a worker share together with its cache.
     """
 
     def __init__(self, template: ChatTemplate) -> None:
@@ -31,7 +31,7 @@ class TemplateBuilder(ContinuousTokenBuilder):
         return self.template.start_ids | ({self.template.end_id} if self.template.end_id is not None else set())
 
     def build_initial_tokens(self, messages: list[dict[str, Any]], *, tools: Any = None, **media: Any) -> list[int]:
-        """Return the tokens of a whole conversation with the start of the next turn."""
+        """Return the tokens of a whole conversation and of the start of the next turn."""
         return self.template.prompt_ids(messages, tools)
 
     def merge_context_tokens(
@@ -42,7 +42,7 @@ class TemplateBuilder(ContinuousTokenBuilder):
         *,
         tools: Any = None,
     ) -> MergeResult:
-        """Append the messages to the tokens so far, which end with a turn."""
+        """Append the new messages to the conversation's tokens, which end with a turn."""
         self._assert_append_only(previous_messages, updated_messages)
         template, ids, removed = self.template, list(runtime_token_ids), 0
         closing, rest = template.following(updated_messages[len(previous_messages) :], tools)

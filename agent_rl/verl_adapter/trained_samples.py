@@ -1,9 +1,9 @@
-"""Selects the samples to train on, reports the others in a step's metrics, and averages validations.
+"""Selects the samples to train on, reports the other samples in a step's metrics, and averages validation results.
 
 A failed session has written nothing, so training uses the group without that session. A group's only sample has no
-baseline, and would shift the normalisation of other samples, so it is left out. Long episodes fail more often than
+baseline and would shift the normalization of other samples, so it is left out. Long episodes fail more often than
 short ones, so the kept samples are compared with all samples (`agent_rl.trajectory.selection`). `keep_batch` writes
-the rows of each update and their advantages next to the trace; verl keeps no record of them.
+the rows of each update and their advantages next to the trace; verl itself keeps no record of these rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUPWISE = (
 )
 """Estimators other than grpo that compute one advantage per sample from the rewards of its group."""
 WITHOUT_GROUP = ("gae", "reinforce_plus_plus", "remax", remax.ESTIMATOR)
-"""Estimators whose baseline is not the group's."""
+"""Estimators that do not use the group as a baseline."""
 
 
 def fewest(config: Any) -> int:
@@ -36,9 +36,9 @@ def fewest(config: Any) -> int:
 
 
 def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
-    """Whether training can use a prompt with this number of sessions without the failed sessions.
+    """Whether training can use a prompt's remaining sessions after some of its sessions have failed.
 
-    With ReMax the first session is greedy; it is not a sample, but the group needs it.
+    With ReMax, the first session is greedy: it is not a sample, but the group needs its reward.
     """
     if config.algorithm.adv_estimator == remax.ESTIMATOR:
         return remax.GREEDY_SESSION not in failed and sessions - len(failed) > 1
@@ -51,17 +51,17 @@ def session_of(key: str) -> str:
 
 
 def final_rows(keys: Sequence[str]) -> dict[str, int]:
-    """Return, by session, the row of its last sequence, which represents the whole trajectory."""
+    """Return the row of each session's last sequence, which represents the whole trajectory."""
     return {session_of(key): row for row, key in sorted(enumerate(keys), key=lambda e: int(e[1].rpartition("_")[2]))}
 
 
 def finals(keys: Sequence[str]) -> list[str]:
-    """Return the last key of each session."""
+    """Return the key of each session's last sequence."""
     return [keys[row] for row in final_rows(keys).values()]
 
 
 def lone(keys: Sequence[str], at_least: int, baselines: Collection[str] | None = None) -> set[str]:
-    """Return the keys of prompts with fewer than `at_least` samples, or (unless None) without one of `baselines`."""
+    """Return the keys of prompts with fewer than `at_least` samples or, if `baselines` is set, without a baseline."""
     counts = Counter(session.split("_")[0] for session in final_rows(keys))
     usable = {uid for uid, count in counts.items() if count >= at_least and (baselines is None or uid in baselines)}
     return {key for key in keys if key.split("_")[0] not in usable}
@@ -73,13 +73,13 @@ def samples(
     reported: Sequence[Mapping[str, Any]],
     rewards: Sequence[float | None] = (),
 ) -> list[SampleFate]:
-    """Return the trajectories that verl's rows belong to; kept trajectories without a trained token are `masked`.
+    """Return the fates of the trajectories in verl's rows; a kept trajectory without a trained token is `masked`.
 
     Args:
         fate: one of `FATES`.
-        tags: by key, with `response_len`.
+        tags: the tag of each key, which contains `response_len`.
         reported: the reward manager's report on each trajectory, in the order of `finals`.
-        rewards: the reward of each trajectory in the same order; empty: unknown.
+        rewards: the reward of each trajectory in the same order, or an empty sequence if the rewards are unknown.
     """
     tokens = Counter[str]()
     for key, tag in tags.items():
@@ -97,8 +97,8 @@ class StepSamples:
 
     Attributes:
         left_out: the samples with a score.
-        limits: the lowest and the highest reward of the run.
-        counts: `skipped_updates`, and `without_baseline` (prompts).
+        limits: the lowest and the highest reward of the run so far.
+        counts: the numbers of `skipped_updates` and of prompts `without_baseline`.
     """
 
     left_out: list[SampleFate] = field(default_factory=list)
@@ -112,7 +112,7 @@ class StepSamples:
 
         Args:
             batch: the step's batch.
-            reports: the reports on its trajectories.
+            reports: the reward manager's reports on the batch's trajectories.
             failed: the tags of the sessions without a score, by session.
         """
         tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")}
@@ -131,7 +131,7 @@ class StepSamples:
 
 
 def reported(keys: Iterable[str], partition_id: str) -> list[dict[str, Any]]:
-    """Return the reward manager's report on each trajectory, ordered as by `finals`, or none without a score."""
+    """Return the manager's report on each trajectory, or {} for an unscored one, in the order of `finals`."""
     if not (last := finals(list(keys))):
         return []
     import transfer_queue as tq
@@ -141,7 +141,7 @@ def reported(keys: Iterable[str], partition_id: str) -> list[dict[str, Any]]:
 
 
 def rewards(keys: Iterable[str], partition_id: str) -> list[float]:
-    """Return the reward of each trajectory whose score has been stored, ordered as by `finals`."""
+    """Return the stored reward of each trajectory, in the order of `finals`."""
     if not (last := finals(list(keys))):
         return []
     import transfer_queue as tq
@@ -151,7 +151,7 @@ def rewards(keys: Iterable[str], partition_id: str) -> list[float]:
 
 
 def mean_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return `agent/<key>`, the mean of each reported number over the trajectories that have it."""
+    """Return `agent/<key>`, the mean of each reported number over the trajectories that report it."""
     metrics = {}
     for key in dict.fromkeys(key for report in reports for key in report):
         values = [report[key] for report in reports if isinstance(report.get(key), int | float)]
@@ -183,10 +183,10 @@ def without_lone(batch: Any, config: Any, step: StepSamples) -> tuple[Any, bool]
 
 
 def trajectory_advantages(compute: Callable[..., Any], data: Any, batch_keys: Sequence[str]) -> Any:
-    """Compute advantages from each trajectory's last sequence, for all tokens of its sequences, and 0 on padding."""
+    """Compute each trajectory's advantage from its last sequence, and assign it to all its tokens; padding gets 0."""
     import torch
 
-    own = [row for row, key in enumerate(batch_keys) if not key.startswith("pad")]  # the rest only fills up the batch
+    own = [row for row, key in enumerate(batch_keys) if not key.startswith("pad")]  # the other rows are padding
     places = final_rows([batch_keys[row] for row in own])
     rows = [own[place] for place in places.values()]
     final = compute(data.select_idxs(rows), batch_keys=[batch_keys[row] for row in rows]).batch
@@ -201,14 +201,14 @@ def trajectory_advantages(compute: Callable[..., Any], data: Any, batch_keys: Se
 def fill_missing_samples(
     uids: Sequence[str], columns: Mapping[str, Sequence[Any]], expected: Mapping[tuple[str, str], int]
 ) -> tuple[dict[str, list[Any]], dict[str, float]]:
-    """Replace a prompt's missing validation samples by the mean of its other samples, and count them.
+    """Replace a prompt's missing validation samples with the mean of its other samples, and count missing samples.
 
-    verl averages only prompts with equal numbers of samples: `mean@8` would cover only prompts without a failure.
+    verl averages only prompts with equal numbers of samples, so `mean@8` would cover only prompts without a failure.
 
     Args:
         uids: the prompt of each sample that has a score.
-        columns: the columns of these samples: numbers, or values that verl does not average.
-        expected: the number of samples by source and prompt.
+        columns: the columns of these samples, which contain numbers, or values that verl does not average.
+        expected: the expected number of samples by source and prompt.
 
     Returns:
         The columns with `uid` added, and the metrics `val-core/<source>/missing`.
@@ -227,14 +227,14 @@ def fill_missing_samples(
 
 
 def keep_batch(settings: TraceSettings, step: int, update: int, batch: Any, data: Any) -> None:
-    """Write the batch of one of a step's updates, whose tensors are in `data`, next to a trace that keeps tokens."""
+    """Write an update's batch, whose tensors are in `data`, next to the trace if the trace keeps tokens."""
     if settings.path is not None and settings.tokens:
         writer = TraceWriter.shared(settings.path, settings.part_mib << 20, settings.image_mib << 20)
         writer.batch(lambda: TrainedBatch(step, update, *_trained_rows(batch, data)))
 
 
 def _trained_rows(batch: Any, data: Any) -> tuple[list[str], list[float | list[float]], list[int]]:
-    """Return keys and advantages of the rows of a batch, and the positions of rows that only fill it up."""
+    """Return the keys and advantages of a batch's rows, and the positions of its padding rows."""
     padding = [row for row, tag in enumerate(batch.tags) if tag.get("is_padding", False)]
     rows = enumerate(zip(batch.keys, _advantages(data), strict=True))
     advantages = dict(each for row, each in rows if row not in padding)
@@ -242,7 +242,7 @@ def _trained_rows(batch: Any, data: Any) -> tuple[list[str], list[float | list[f
 
 
 def _advantages(data: Any) -> Iterator[float | list[float]]:
-    """Yield one advantage per row if all trained tokens share it, otherwise one per response token."""
+    """For each row, yield one advantage if all trained tokens share it, otherwise one per response token."""
     values, mask = data.batch["advantages"], data.batch["response_mask"].bool()
     lowest = values.masked_fill(~mask, float("inf")).amin(dim=1)
     highest = values.masked_fill(~mask, float("-inf")).amax(dim=1)

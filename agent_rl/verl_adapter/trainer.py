@@ -1,8 +1,8 @@
-"""`AgentTrainer`: verl's trainer with agent_rl's additions, in the order of a step.
+"""`AgentTrainer`: verl's trainer with agent_rl's additions; its methods follow the order of a step.
 
 A class derived from `AgentTrainer` and from verl's class for a mode (`sync`, `colocate_async`, `separate_async`) is
-registered under the mode's name, because verl compares these names. Each method's docstring describes what it adds to
-verl's. `agent_rl.trainer_class` sets the user's trainer (docs/guides/trainer.md).
+registered under the mode's name, because verl compares these names. Each method's docstring describes what the method
+adds to verl's. `agent_rl.trainer_class` sets the user's trainer (docs/guides/trainer.md).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LOOP_MANAGER = "agent_rl.verl_adapter.rollout.AgentLoopManager"
 
 
 class AgentTrainer(PPOTrainer):
-    """verl's trainer of a mode, extended for agents, tools and rewards of agent_rl.
+    """verl's trainer for a mode, extended for agent_rl's agents, tools and rewards.
 
     Attributes:
         settings: the `agent_rl` section, without the addresses of served models.
@@ -61,7 +61,7 @@ class AgentTrainer(PPOTrainer):
         samples: the samples that are not part of a batch.
         stragglers: the sessions of the step that have not ended.
         last_step: tracks the last complete step, and saves it when the run stops.
-        recorded: the run whose trajectories are trained on instead of sampling; None: the engine samples.
+        recorded: the run whose recorded trajectories are trained on; None if the engine samples.
         is_idle: whether no token of the current batch can be trained on.
         advantages: the result of `estimate_advantages` for the current batch.
     """
@@ -78,7 +78,7 @@ class AgentTrainer(PPOTrainer):
             with open_dict(agent):
                 agent.agent_loop_manager_class = LOOP_MANAGER
         if not config.actor_rollout_ref.get("hybrid_engine", True):
-            separate_logger.setLevel(logging.WARNING)  # verl passes `flush` to its `info`, which is a TypeError
+            separate_logger.setLevel(logging.WARNING)  # verl passes `flush` to `info`, which raises a TypeError
         self.row_order: ordering.RunOrder | None = None
         self.served_models: served_models.ServedModels | None = None
         self.samples = trained_samples.StepSamples()
@@ -122,7 +122,7 @@ class AgentTrainer(PPOTrainer):
         stages.announce("model")
         super()._init_resource_pool_mgr()
         models, pools = self.settings.reward.models, self.resource_pool_manager
-        if models:  # verl allows for three workers on a GPU
+        if models:  # verl allows three workers per GPU
             room = 2 + sum(model.visits for model in models.values())
             pools.max_colocate_count = max(pools.max_colocate_count, room)
             create = pools.create_resource_pool
@@ -141,14 +141,14 @@ class AgentTrainer(PPOTrainer):
             ordering.require_verls(self.train_dataloader.next_iter_state)
             return
         self.row_order.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
-        self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would load the state
+        self.train_dataloader_it = iter(self.train_dataloader)  # load the state now instead of in the first step
 
     def get_llm_client(self) -> Any:
         """Let the workers of synchronous training choose the engines of their conversations (`routing`)."""
         return routing.direct(super().get_llm_client(), self.llm_server_manager)
 
     def fit(self, agent_loop_manager: Any) -> None:
-        """Train; a run that is stopped, or ended by an error from agent_rl, saves its last complete step."""
+        """Train; if the run is stopped or agent_rl raises an error, save the last complete step."""
         with self.last_step.saved(), ending.stalls_raised(self, self.settings.run.weight_sync_timeout_s):
             super().fit(agent_loop_manager)
 
@@ -169,7 +169,7 @@ class AgentTrainer(PPOTrainer):
         return int(super()._submit_batch_to_rollout(batch))
 
     def on_sample_begin(self) -> None:
-        """Begin the time of sampling."""
+        """Record that the sampling of a step begins."""
         super().on_sample_begin()
         self.stragglers.begin()
 
@@ -185,7 +185,7 @@ class AgentTrainer(PPOTrainer):
             super().on_init_end()
 
     def on_step_end(self) -> None:
-        """Send the weights to the engine, if there is one, and let engines that were interrupted generate again."""
+        """Send the weights to the engine, if there is one, and let interrupted engines resume their generation."""
         if self.recorded is None:
             super().on_step_end()
         if self.stragglers.are_ended:
@@ -204,7 +204,7 @@ class AgentTrainer(PPOTrainer):
         logging_prefix: str = "global_seqlen",
         keep_minibatch: bool = False,
     ) -> KVBatchMeta:
-        """Leave out samples without a baseline before rows that fill up the batch are added; order recorded rows."""
+        """Leave out samples without a baseline, then pad and order the batch; recorded batches keep their order."""
         batch, self.is_idle = trained_samples.without_lone(batch, self.config, self.samples)
         batch = updates.balance(self, batch, metrics, logging_prefix)
         if self.recorded is not None:
@@ -215,7 +215,7 @@ class AgentTrainer(PPOTrainer):
         return updates.required_multiple(self, dp_size)
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Run the pass if a component needs it, and every `log_probs_every` steps."""
+        """Run the log-prob pass in every step if its result is read, otherwise every `log_probs_every` steps."""
         stages.announce("log-probs", self.global_steps)
         if (self.global_steps - 1) % self._log_probs_every:
             return batch
@@ -227,13 +227,13 @@ class AgentTrainer(PPOTrainer):
         return result
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Switch the LoRA adapter off for the reference only: verl's flag would also reach a critic without adapter."""
+        """Switch the LoRA adapter off for the reference only: verl's flag would also reach the critic."""
         result = super()._compute_ref_log_prob(batch, metrics)
         result.extra_info.pop("no_lora_adapter", None)
         return result
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Compute the advantages by `estimate_advantages`, and keep them in the trace."""
+        """Compute the advantages with `estimate_advantages`, and keep the advantages in the trace."""
         self._batch = batch
         result = super()._compute_advantage(batch, metrics)
         metrics.update(self.advantages.meta_info.pop("metrics", {}))
@@ -259,7 +259,7 @@ class AgentTrainer(PPOTrainer):
     def estimate_advantages(
         self, data: DataProto, batch_keys: list[str], adv_estimator: Any, **options: Any
     ) -> DataProto:
-        """Add `advantages` and `returns` to a batch, in which each trajectory counts once in its group.
+        """Add `advantages` and `returns` to a batch, counting each trajectory once in its group.
 
         A batch that has no token to train on, or no group that is large enough, gets advantage 0 and makes no
         update.
@@ -267,7 +267,7 @@ class AgentTrainer(PPOTrainer):
         Args:
             data: a `DataProto` of padded tensors (rows, tokens of the response) with `token_level_rewards` and
                 `response_mask`.
-            batch_keys: `{uid}_{session}_{index}` of each row, `pad...` of rows that only fill up the batch.
+            batch_keys: the rows' keys, which are `{uid}_{session}_{index}`, or `pad...` for padding rows.
             adv_estimator: `algorithm.adv_estimator`.
             options: the arguments of verl's estimators.
         """
@@ -328,8 +328,8 @@ class AgentTrainer(PPOTrainer):
         """Log the reward's components, and the fate of all samples of the step.
 
         Adds `agent/<key>` (mean of the reward manager's reports over the step's trajectories), `agent/unscored` (the
-        training trajectories that failed since the last step), share, size and reward of trained and untrained samples,
-        `agent/bias_*` (`selection_bias`), and ReMax's baselines.
+        number of training trajectories that failed since the last step), the share, size and reward of trained and of
+        untrained samples, `agent/bias_*` (`selection_bias`), and the mean of ReMax's baselines.
 
         Raises:
             FatalError: a worker reported a fatal error.
@@ -348,7 +348,7 @@ class AgentTrainer(PPOTrainer):
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 
     def _log_rollout_data(self, batch: KVBatchMeta, *args: Any, **kwargs: Any) -> None:
-        """Write the step's rollouts without the rows that only fill up the batch."""
+        """Write the step's rollouts without the padding rows of its batch."""
         super()._log_rollout_data(batch.select_keys(updates.trained_keys(batch)), *args, **kwargs)
 
     def _dump_generations(self, *args: Any, **kwargs: Any) -> None:
@@ -364,10 +364,10 @@ class AgentTrainer(PPOTrainer):
 def with_users_class(cls: type[Any], config: Any) -> type[Any]:
     """Return the mode's class, combined with the class in `agent_rl.trainer_class`.
 
-    Among the bases, a user's AgentTrainer precedes the mode's class, and a user's verl trainer follows AgentTrainer.
+    Among the base classes, a subclass of AgentTrainer precedes the mode's class; any other class follows AgentTrainer.
 
     Raises:
-        ConfigError: there is no such class, or it belongs to another mode.
+        ConfigError: the class does not exist, or it belongs to another mode.
     """
     name = OmegaConf.select(config, f"{SECTION}.trainer_class")
     if name is None:

@@ -1,8 +1,8 @@
-"""`together`: stores the trajectories of a worker that end at about the same time in one put.
+"""`together`: stores those of a worker's trajectories that end at about the same time with a single put.
 
-verl stores each trajectory separately, in three requests to two processes. The requests took a quarter of a worker's
-time, and as all workers send them to TransferQueue's one controller, they limit the trajectories per second of a
-cluster (docs/reference/scale.md).
+verl stores each trajectory separately, in three requests to two processes, which took a quarter of a worker's time. As
+all workers send their requests to TransferQueue's only controller, these requests limit the number of trajectories per
+second in a cluster (docs/reference/scale.md).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def together(module: ModuleType) -> None:
 
 
 class _TogetherQueue:
-    """The `transfer_queue` module with puts that wait for a running put of the same kind, and are then sent together.
+    """Wraps the `transfer_queue` module: puts wait for a running put of the same kind, and are then sent together.
 
-    Ray pickles the queue together with the worker's class, while no put waits.
+    Ray pickles the queue together with the worker's class, at a time when no put is waiting.
     """
 
     def __init__(self, queue: Any, to_tensordict: Any) -> None:
@@ -63,7 +63,7 @@ class _TogetherQueue:
 
 
 def _rows(fields: TensorDict) -> list[dict[str, Any]]:
-    """Return the rows that were made into a TensorDict."""
+    """Return the rows of a TensorDict as dicts."""
     columns = {
         name: column.unbind() if isinstance(column, torch.Tensor) else column.tolist()
         for name, column in fields.items()

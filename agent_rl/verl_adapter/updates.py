@@ -1,17 +1,17 @@
-"""Controls verl's updates of a batch: the number of mini-batches, and the source of the old log-probs.
+"""Controls the updates that verl makes from a batch: their number of mini-batches, and their old log-probs.
 
 **Mini-batches.** A batch has a row for each training sequence, and an agent that folds its history has several rows per
-trajectory. verl fills up such a batch with rows without a loss, until whole mini-batches of `ppo_mini_batch_size`
-prompts are full. The last mini-batch can consist mostly of rows without a loss, yet still takes a full-size step. With
-agent_rl a batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows, and
-is filled up until its rows divide among them and the GPUs. A mean over rows is divided by their number. A loss that
-sums tokens (`seq-mean-token-sum`, `seq-mean-token-sum-norm`) is divided by a constant, the number of prompts times
-`rollout.n`, because the number of rows depends on failures and folding, which would weight the gradient.
+trajectory. verl pads such a batch with rows that have no loss, until all mini-batches of `ppo_mini_batch_size` prompts
+are full. The last mini-batch can consist mostly of padding rows, yet still makes a full-size step. With agent_rl, a
+batch has one mini-batch for every `ppo_mini_batch_size` prompts; all mini-batches have the same number of rows, and the
+batch is padded until its rows can be divided among mini-batches and GPUs. A loss that averages over rows is divided by
+the number of rows. A loss that sums tokens (`seq-mean-token-sum`, `seq-mean-token-sum-norm`) is divided by a constant,
+the number of prompts times `rollout.n`: failures and folding change the number of rows, which would scale the gradient.
 
-**Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that update both
-are the same, so the update's forward pass supplies these log-probs, without their gradient. A batch used for one update
-needs no other log-probs, unless a KL penalty in the reward, a correction for the mismatch with the engine, or an
-estimator reads them. The metrics of the pass that computes them (such as the entropy) are available every
+**Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In the first
+update, the two are equal, so the update's forward pass supplies the old log-probs, without their gradient. A batch used
+for one update needs no separate log-prob pass, unless a KL penalty in the reward, a correction of the mismatch with the
+engine, or an estimator reads the log-probs. The metrics of the pass (such as the entropy) are available every
 `agent_rl.run.log_probs_every` steps, when the pass runs. `training/rollout_probs_diff_mean` and `_max` are logged in
 each step, because the update computes their inputs.
 """
@@ -26,14 +26,14 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 READERS = ("optimal_token_baseline", "tir_optimal_token_baseline")
-"""The estimators of verl that read the log-probs, and the squared probabilities that the same pass computes."""
+"""verl's estimators that read the old log-probs, and the squared probabilities that the log-prob pass computes."""
 TOKEN_SUMS = ("seq-mean-token-sum", "seq-mean-token-sum-norm")
 """Values of `loss_agg_mode` whose divisor must be a constant."""
 DIFF = "training/rollout_probs_diff"
 
 
 def trained_keys(batch: Any) -> list[str]:
-    """Return the keys of a batch, without the keys of rows that only fill it up."""
+    """Return the keys of a batch, without those of its padding rows."""
     return [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
 
 
@@ -43,12 +43,12 @@ def mini_batches(trainer: Any, part: Any) -> int:
 
 
 def _prompts(trainer: Any) -> int:
-    """Return the number of prompts of an update."""
+    """Return the number of prompts per update."""
     return int(trainer.config.data.train_batch_size // trainer.parameter_sync_step)
 
 
 def required_multiple(trainer: Any, dp_size: int) -> int:
-    """Return the divisor of the padded number of rows."""
+    """Return the number by which a batch's number of rows must be divisible after padding."""
     config = trainer.config
     policy = config.actor_rollout_ref
     parts = [_rows_of_one_gpu(mini_batches(trainer, policy.actor), policy.actor)]
@@ -61,9 +61,9 @@ def required_multiple(trainer: Any, dp_size: int) -> int:
 
 
 def balance(trainer: Any, batch: Any, metrics: dict[str, Any], prefix: str) -> Any:
-    """Fill up a batch, and order it so that each GPU gets about the same work, as verl's `_balance_batch` does.
+    """Pad a batch, and order its rows so that each GPU gets about the same work, as verl's `_balance_batch` does.
 
-    verl compares and adds the elements of a tensor, which takes 0.25 ms of the GPUs' time per row; a list takes 0.02.
+    verl compares and adds tensor elements, for which the GPUs wait 0.25 ms per row; a list takes 0.02 ms.
     """
     import torch
     from verl.trainer.ppo.v1 import trainer_base
@@ -84,21 +84,21 @@ def balance(trainer: Any, batch: Any, metrics: dict[str, Any], prefix: str) -> A
 
 @contextmanager
 def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -> Iterator[None]:
-    """In this block the trainer's workers get the number of mini-batches instead of their size.
+    """Within this block, pass the trainer's workers the number of mini-batches instead of the mini-batch size.
 
     Args:
         trainer: verl's trainer.
         batch: the batch of the update.
         part: the configuration of the actor or of the critic.
-        group: the trainer's attribute with the workers.
-        method: the workers' method that makes the update.
+        group: the name of the trainer's attribute that contains the workers.
+        method: the name of the workers' method that makes the update.
     """
     number, workers = mini_batches(trainer, part), getattr(trainer, group)
     rows = len(trained_keys(batch))
     samples: float = rows
     if part.loss_agg_mode in TOKEN_SUMS:
         samples = _prompts(trainer) * trainer.config.actor_rollout_ref.rollout.n
-    if len(batch.tags) - rows >= len(batch.tags) / number:  # a mini-batch of only padding has no loss
+    if len(batch.tags) - rows >= len(batch.tags) / number:  # a mini-batch that is only padding would have no loss
         number = 1
 
     def run(batch: Any) -> Any:
@@ -111,7 +111,7 @@ def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -
         yield
     finally:
         setattr(trainer, group, workers)
-        batch.extra_info.pop("num_mini_batch", None)  # the actor sets another number than the critic
+        batch.extra_info.pop("num_mini_batch", None)  # the actor and the critic set different numbers
 
 
 def _rows_of_one_gpu(number: int, part: Any) -> int:
@@ -121,13 +121,13 @@ def _rows_of_one_gpu(number: int, part: Any) -> int:
 
 
 def needs_log_probs(trainer: Any) -> bool:
-    """Whether the log-probs are needed before the update; otherwise the update computes the same values."""
+    """Whether the old log-probs are needed before the update; otherwise the update computes the same values."""
     config = trainer.config
     actor, correction = config.actor_rollout_ref.actor, config.algorithm.get("rollout_correction") or {}
     reasons = (
         actor.ppo_epochs > 1,
         mini_batches(trainer, actor) > 1,
-        trainer.parameter_sync_step > 1,  # several updates before the engine gets the weights
+        trainer.parameter_sync_step > 1,  # the engine gets the weights after several updates
         any(correction.get(key) for key in ("rollout_is", "rollout_rs", "bypass_mode")),
         config.algorithm.use_kl_in_reward,
         config.algorithm.adv_estimator in READERS,
@@ -138,15 +138,15 @@ def needs_log_probs(trainer: Any) -> bool:
 
 
 def rename_metrics(metrics: dict[str, Any]) -> None:
-    """Rename metrics that are measured in the update to verl's names for metrics of the log-prob pass."""
+    """Rename metrics that are measured in the update to the names that verl uses in the log-prob pass."""
     for name in [name for name in metrics if name.startswith(f"actor/{DIFF}")]:
         metrics[name.removeprefix("actor/")] = metrics.pop(name)
 
 
 def policy_loss(module: ModuleType) -> None:
-    """`verl.workers.engine_workers`: let the loss use its log-probs if the batch contains no old log-probs.
+    """`verl.workers.engine_workers`: let the loss use its own log-probs if the batch contains no old log-probs.
 
-    Each call has one micro-batch: `model_output` with log-probs of every token, `data` with the batch's tensors.
+    Each call gets one micro-batch, with every token's log-probs in `model_output` and the tensors in `data`.
     """
     import torch
     from verl.utils.metric import AggregationType, Metric
@@ -165,7 +165,7 @@ def policy_loss(module: ModuleType) -> None:
         if "rollout_log_probs" in data:
             engines_BT, mask_BT = (data[name].to_padded_tensor(0) for name in ("rollout_log_probs", "response_mask"))
             diff_BT = (log_probs_BT.exp() - engines_BT.exp()).abs().where(mask_BT.bool(), torch.zeros(()))
-            mean = diff_BT.sum() / data["batch_num_tokens"] * data["dp_size"]  # of all GPUs' micro-batches together
+            mean = diff_BT.sum() / data["batch_num_tokens"] * data["dp_size"]  # the mean over all GPUs' micro-batches
             metrics[f"{DIFF}_mean"] = Metric(AggregationType.SUM, mean)
             metrics[f"{DIFF}_max"] = Metric(AggregationType.MAX, diff_BT.max())
         return loss, metrics

@@ -1,4 +1,4 @@
-"""The base class of agent loops in verl: `EpisodeLoop` as verl's `AgentLoopBase`."""
+"""The base class of agent loops in verl, which combines `EpisodeLoop` with verl's `AgentLoopBase`."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from agent_rl.verl_adapter.verl_tools import to_specs
 logger = logging.getLogger(__name__)
 
 NEW_OBJECTS = 500_000
-"""Number of new objects after which garbage is collected. A collection stops all episodes of a worker, or the trainer
-while the GPUs wait. Both leave few cycles."""
+"""Number of new objects after which garbage is collected. A collection pauses all episodes of a worker, or the
+trainer while the GPUs wait. Workers and trainer create few reference cycles."""
 
 
 class EpisodeOutput(AgentLoopOutput):
-    """verl's output, with the reward on the last trained token, the only position where some estimators read it."""
+    """verl's output, with the reward on the last trained token, the only position that some estimators read."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return verl's dict, with the reward moved to the last trained token."""
@@ -65,7 +65,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
     reaches the reward manager as `extra_fields["trajectory"]`.
 
     Args:
-        setup: passed by an evaluation instead of all other arguments, which are verl's.
+        setup: the setup that an evaluation passes instead of verl's arguments.
 
     Raises:
         ConfigError: an evaluation uses a class that overrides `run`.
@@ -96,7 +96,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
 
         Raises:
             UnscoredError: the infrastructure failed; verl drops this trajectory from its group. The trace keeps
-                it.
+                the trajectory.
         """
         row = whole_row(row)
         format, recorded = self.format(), None
@@ -165,7 +165,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             trajectory.info[LEFT_OUT] = True
         states = turn_states(trajectory, settings.gigpo.history)
         outputs = [self._output(policy, trajectory, sequence, states) for sequence in sequences]
-        drop_images(trajectory)  # the reward manager and the trainer only count them
+        drop_images(trajectory)  # the reward manager and the trainer only count images
         outputs[-1].extra_fields[TRAJECTORY] = trajectory
         return outputs
 
@@ -200,7 +200,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
 
 
 def collect_rarely() -> None:
-    """Collect this process's garbage rarely, and never look through the objects that it has loaded."""
+    """Collect this process's garbage rarely, and never scan the objects that are already loaded."""
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
 
@@ -209,7 +209,7 @@ _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool, TraceWriter |
 
 
 def _worker_setup(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]:
-    """Return a worker's settings, limits, whether its engine stops at text, and its trace, cached for its loops."""
+    """Return a worker's settings, limits, whether its engine stops at strings, and its trace, all of them cached."""
     cached = _known.get(id(config))
     if cached is None or cached[0] is not config:
         rollout = config.actor_rollout_ref.rollout

@@ -1,8 +1,8 @@
 """Converts agent_rl's tools to verl's form, and verl's tools to agent_rl's.
 
-verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` gives
-verl agent_rl's tools in this form, so that verl's key works for every form of entry and verl's `tool_agent` runs them.
-`to_specs` converts these tools, and tools that were written for verl, to the specs that agent_rl's loops use.
+verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` returns
+agent_rl's tools in this form, so that verl's key accepts every form of entry and verl's `tool_agent` can run the tools.
+`to_specs` converts the tools of `load`, and tools written for verl, to the specs that agent_rl's loops use.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def tool_loading(module: ModuleType) -> None:
 
 
 def load(path: str) -> list[Any]:
-    """Load a tool YAML for verl; replaces verl's `initialize_tools_from_config`.
+    """Load a tool YAML file for verl; this function replaces verl's `initialize_tools_from_config`.
 
     Raises:
-        ConfigError: an entry is wrong; the error names file, entry and field.
+        ConfigError: an entry is wrong; the error names the file, the entry and the field.
     """
     return [_verls_tool(spec) if spec.is_verl else VerlTool(spec) for spec in load_tools(path)]
 
 
 class VerlTool:
-    """One of agent_rl's tools with the methods of verl's `BaseTool`; an instance is used from `create` to `release`."""
+    """One of agent_rl's tools with the methods of verl's `BaseTool`; used from `create` to `release`."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
@@ -64,7 +64,7 @@ class VerlTool:
             [self.spec],
             tools_kwargs={self.name: {"create_kwargs": dict(create_kwargs or {})}},
             default_timeout_s=BudgetSettings().tool_timeout_s,
-            settings=ToolsSettings(on_error="observe", reuse_results=False),  # verl's loop shows every exception
+            settings=ToolsSettings(on_error="observe", reuse_results=False),  # verl's loop shows all exceptions
         )
         self._sessions[instance_id] = await session.__aenter__()
         return instance_id, ToolResponse()
@@ -97,7 +97,7 @@ class _Function(OpenAIFunctionSchema):
 
 
 class _ToolSchema(OpenAIFunctionToolSchema):
-    """Keeps unknown keys (`items`, `minimum`), which verl's schema drops, and does not require a `type` as it does."""
+    """Keeps unknown keys (`items`, `minimum`), which verl's schema drops, and makes `type` optional."""
 
     function: _Function
 
@@ -107,7 +107,7 @@ def _tool_schema(spec: ToolSpec) -> OpenAIFunctionToolSchema:
 
 
 def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
-    """Convert the tools of verl's worker to specs for a `ToolSession`; a tool keeps its spec so that caches work."""
+    """Convert the tools of verl's worker to specs for a `ToolSession`; a tool keeps its spec, so caches work."""
     return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
 
 
@@ -133,7 +133,7 @@ def _foreign_spec(tool: Any) -> ToolSpec:
 class _BaseTool(Tool):
     """A verl `BaseTool`, created once for a trajectory instead of once for each call."""
 
-    outside = True  # its calls may have any effect
+    outside = True  # its calls may have any side effect
 
     async def start(self) -> None:
         self.instance_id, _ = await self.config["tool"].create(create_kwargs=dict(self.create_kwargs))
@@ -148,7 +148,7 @@ class _BaseTool(Tool):
 
 
 class _FunctionTool(Tool):
-    """A verl function tool, without state."""
+    """A function tool of verl's, which has no state."""
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         response, reward, metrics = normalize_function_tool_return(await self.config["tool"].call(arguments))

@@ -1,8 +1,8 @@
 """Arithmetic in words, with a calculator that the agent calls in a YAML block, as in Danau5tin's calculator agent.
 
 The numbers of operands, brackets, digits, operators and phrasings follow the statistics of the published sets
-(github.com/Danau5tin/calculator_agent_rl at d109d20: 1,500 training and 158 held-out questions). The questions are
-generated here; no expression occurs in both splits.
+(github.com/Danau5tin/calculator_agent_rl at d109d20: 1,500 training and 158 held-out questions). This file
+generates the questions; no expression occurs in both splits.
 """
 
 import operator
@@ -24,18 +24,18 @@ WORDS = {"add": "plus", "subtract": "minus", "multiply": "times", "divide": "div
 NOUNS = {"add": "sum of {} and {}", "subtract": "difference between {} and {}",
          "multiply": "product of {} and {}", "divide": "quotient of {} and {}"}  # fmt: skip
 SHARES = {"add": 1463, "multiply": 1448, "divide": 994, "subtract": 744}
-"""Operators in the published training rows."""
+"""Number of occurrences of each operator in the published training rows."""
 DIGITS = {3: 5, 5: 3, 4: 2, 2: 2, 6: 1}
-"""Weights of the numbers of digits; only their order is published."""
+"""Weight of each number of digits; only the order of these weights is published."""
 OPERANDS = {
     "train": {2: 413, 3: 367, 4: 298, 5: 153, **dict.fromkeys(range(6, 15), 27), 15: 26},
     "test": {2: 24, 3: 26, 4: 68, 5: 39, 6: 1},
 }
-"""Questions by number of operands; the published counts, where 6 to 15 operands have 269 questions together."""
+"""Published number of questions by number of operands; 6 to 15 operands have 269 questions together."""
 DEPTHS = {"train": {0: 775, 1: 560, 2: 158, 3: 7}, "test": {0: 51, 1: 59, 2: 45, 3: 3}}
-"""Questions by depth of the brackets; the published counts, for training rounded to tens."""
+"""Published number of questions by depth of brackets; the counts for training were rounded to tens."""
 INTEGERS, NEGATIVES = 56, 3
-"""Held-out questions whose answer is an integer, and is negative."""
+"""Numbers of held-out questions with an integer answer and with a negative answer."""
 OPENINGS = (
     "What is {}?", "Calculate {}.", "Work out {}.", "How much is {}?", "Please compute {}.", "I need to know {}.",
     "Tell me what {} comes to.", "Find {}.",
@@ -44,9 +44,9 @@ CALL = re.compile(r"<calculator>(.*?)</calculator>", re.DOTALL)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?%?")
 TOLERANCE = 0.1
 MAX_ERRORS = 2
-"""Number of bad calls in a row that ends the episode."""
+"""Number of consecutive bad calls after which the episode ends."""
 SMALLEST, LARGEST = 1, 1e15
-"""Limits of the absolute value of a question."""
+"""Limits of the absolute value of a question's result."""
 
 
 class CalculatorAgent(Environment):
@@ -95,10 +95,10 @@ class CalculatorAgent(Environment):
 
 
 def value_of(node):
-    """Compute a number, or a mapping with an operation and its operands, which are taken from left to right.
+    """Return the value of a number, or of a mapping with an operation that is applied to its operands left to right.
 
     Raises:
-        ValueError: the node is something else.
+        ValueError: the node is neither a number nor a valid mapping.
         ArithmeticError: a division by 0, or a number that is too large.
     """
     if isinstance(node, int | float) and not isinstance(node, bool):
@@ -111,7 +111,7 @@ def value_of(node):
 
 
 def depth_of(node):
-    """Return the depth of the brackets that usual precedence requires."""
+    """Return the depth of the brackets that the usual precedence of operators requires."""
     if not isinstance(node, dict):
         return 0
     return max(depth_of(each) + _is_bracketed(node, place) for place, each in enumerate(node["operands"]))
@@ -126,7 +126,7 @@ def _expressions(split, seed, excluded=()):
     if split == "test":
         kinds = [(place < INTEGERS, False) for place in range(len(counts))]
         draw.shuffle(kinds)
-        for place in draw.sample(range(DEPTHS[split][2]), NEGATIVES):  # with brackets, any sign can occur
+        for place in draw.sample(range(DEPTHS[split][2]), NEGATIVES):  # an expression with brackets can have any sign
             kinds[place] = (kinds[place][0], True)
     draw.shuffle(counts)
     expressions = []
@@ -149,7 +149,7 @@ def _expressions(split, seed, excluded=()):
 
 
 def _drawn(draw, count, depth):
-    """Draw an expression with a number of operands, one of which contains the given depth of brackets."""
+    """Draw an expression with `count` operands, one of which contains brackets of the given depth."""
     inside = draw.randint(depth + 1, count - 1) if depth else 0
     operands = [_operand(draw) for _ in range(count - inside)]
     if depth:
@@ -173,15 +173,15 @@ def _operand(draw):
 
 
 def _in_words(node, draw, starts=True, ends=True):
-    """Return an expression in words that can be read in one way only.
+    """Return an expression in words that can be read in only one way.
 
-    Usual precedence holds between operators. "The sum of A and B" is closed by its second operand, "the result of"
-    by the end of the question, and a comma closes all that was said before.
+    The usual precedence applies between operators. "The sum of A and B" ends with its second operand, "the result of"
+    ends with the question, and a comma ends every expression before it.
 
     Args:
         node: the expression.
-        draw: random numbers.
-        starts, ends: whether the words begin, and whether they end the question.
+        draw: the random number generator.
+        starts, ends: whether the words begin the question, and whether the words end it.
     """
     if not isinstance(node, dict):
         return str(node)
@@ -210,7 +210,7 @@ def _as_noun(node):
 
 
 def _is_bracketed(node, place):
-    """Whether usual precedence requires brackets around an operand, the first or the second, of a node."""
+    """Whether the usual precedence requires brackets around a node's first (`place` 0) or second operand (1)."""
     operand = node["operands"][place]
     if not isinstance(operand, dict):
         return False

@@ -6,14 +6,14 @@ from agent_rl import Environment
 class Lockers(Environment):
     """Open the locker that you are asked for: look up its code, then open it."""
 
-    def rows(self, split, seed):  # what the agent is asked, and what reset is given
+    def rows(self, split, seed):  # the agent's prompts, and the arguments of reset
         draw = random.Random(f"{split}/{seed}")
         for _ in range(2000 if split == "train" else 256):
-            number = 2 * draw.randint(50, 499) + (split == "test")  # no test question is in training
+            number = 2 * draw.randint(50, 499) + (split == "test")  # no test question occurs in training
             code = draw.randint(1000, 9999)
             yield {"prompt": f"Open locker {number}.", "number": number, "code": code}
 
-    def reset(self, number, code, **row):  # one trajectory: what is set on self is its state
+    def reset(self, number, code, **row):  # starts a trajectory, whose state is stored on self
         self.number, self.code, self.is_open = number, code, False
 
     def look_up(self, number: int) -> str:  # a public method is a tool
@@ -25,9 +25,9 @@ class Lockers(Environment):
         self.is_open = (number, code) == (self.number, self.code)
         return "It is open." if self.is_open else "It stays shut."
 
-    def get_reward(self):  # a number, or named parts, which become components
+    def get_reward(self):  # returns a number, or named parts that become components
         return float(self.is_open)
 
-    def solve(self):  # optional: an expert, for the cold start; each call becomes a turn, the result the answer
+    def solve(self):  # an optional expert for the cold start: its calls become turns, and its result is the answer
         self.open(self.number, int(self.look_up(self.number).removesuffix(".").split()[-1]))
         return "done"

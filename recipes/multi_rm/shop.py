@@ -1,7 +1,7 @@
-"""The shop: its tool, the customers whom `agent_rl.data.service_dialogues` makes, and a rule of manners.
+"""A small shop: its tool, the customers that `agent_rl.data.service_dialogues` generates, and a rule for politeness.
 
-The tool's orders belong to the trajectory: what the agent changes is changed for the rest of the dialogue. The customer
-knows which change was right, and gives the verdict.
+Each trajectory has its own orders, so the agent's changes last for the rest of the dialogue. The customer knows which
+change is right, and returns the verdict.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Orders(Tool):
         self.orders = {order["number"]: order for order in json.loads(create_kwargs["orders"])}
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """The order as it is then."""
+        """Return the order as it is after the action."""
         action, order = arguments["action"], self.orders.get(arguments["number"])
         if order is None:
             raise ToolError(f"there is no order {arguments['number']}")
@@ -59,10 +59,10 @@ class Orders(Tool):
 
 
 class Customer(ScriptedUser):
-    """Says what the row says, and judges by what was done and what was told."""
+    """A customer who sends the row's replies, and judges the agent by its changes and its messages."""
 
     async def score(self, trajectory: Trajectory) -> float:
-        """1 when exactly the right change was made and, where none could be made, the reason was told; else 0."""
+        """Return 1 if only the right change was made and, if none was possible, the reason was told; else 0."""
         right = {key: value for key, value in self.row["change"].items() if value}
         done = [_change(call.arguments) for call in _executed(trajectory) if call.arguments["action"] != "look_up"]
         if done != ([right] if right else []):
@@ -72,15 +72,15 @@ class Customer(ScriptedUser):
 
 
 class Manners(Component):
-    """A rule: 1 for a dialogue in which the agent is polite somewhere and shouts nowhere, else 0."""
+    """A rule whose value is 1 if the agent is polite at least once in a dialogue and never shouts, otherwise 0."""
 
     class Config(ComponentConfig):
-        """The words that count as polite."""
+        """The words that the rule considers polite."""
 
         words: tuple[str, ...] = ("please", "thank", "sorry", "welcome", "happy to")
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """Look at what the customer was told."""
+        """Check the messages that the agent sent to the customer."""
         told = "\n".join(turn.text for turn in trajectory.turns if not turn.calls)
         polite = any(word in told.lower() for word in self.config.words)
         shouts = re.search(r"\b[A-Z]{4,}\b|!!", told) is not None
@@ -88,11 +88,11 @@ class Manners(Component):
 
 
 def _executed(trajectory: Trajectory) -> list[Any]:
-    """The calls that went through."""
+    """Return the calls that succeeded."""
     answered = (pair for turn in trajectory.turns for pair in zip(turn.calls, turn.results, strict=False))
     return [call for call, result in answered if result.status is ToolStatus.OK]
 
 
 def _change(arguments: dict[str, Any]) -> dict[str, Any]:
-    """A call's arguments, of which a redirection alone needs the address."""
+    """Return a call's arguments, without the address unless the call redirects an order."""
     return {key: value for key, value in arguments.items() if key != "address" or arguments["action"] == "redirect"}

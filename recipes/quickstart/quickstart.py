@@ -1,13 +1,13 @@
-"""The quickstart: a tiny agent learns to use its calculator, from data to the table of results, on a CPU.
+"""The quickstart: on a CPU, a tiny agent learns to use its calculator, from the data to the table of results.
 
-It generates word problems, takes a model that uses its tool badly (`model/`, made by its cold start), trains it with
-GRPO through verl's own trainer on the real SGLang engine, and evaluates it before and after on problems that it has
-never seen.
+The script generates word problems, starts from a model that uses its tool badly (`model/`, made by the cold start),
+trains the model with GRPO through verl's own trainer on the real SGLang engine, and evaluates it before and after
+training on problems that it has never seen.
 
     python recipes/quickstart/quickstart.py --seed 0
     python recipes/quickstart/quickstart.py --from-scratch     # makes the model as well
 
-Everything that it writes is below `--out`: `summary.json`, `report.html`, `trace.jsonl` (every trajectory),
+All output is written to the folder `--out`: `summary.json`, `report.html`, `trace.jsonl` (every trajectory),
 `metrics.jsonl` (every step), `train.log`, and the data and models.
 """
 
@@ -46,7 +46,7 @@ HERE = Path(__file__).parent
 PROMPTS_PER_STEP = 16
 TEST_PROBLEMS = 256
 MODEL = HERE / "model"
-"""The model of the repository after its cold start; its `made.json` says how it was made."""
+"""The model of the repository after its cold start; `made.json` in this folder records how the model was made."""
 
 console = Console()
 
@@ -55,12 +55,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=Path("outputs/quickstart"), help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=0, help="of data, model and training, default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="seed of data, model and training, default: %(default)s")
     parser.add_argument("--steps", type=int, default=20, help="GRPO steps, default: %(default)s")
     parser.add_argument("--test-problems", type=int, default=TEST_PROBLEMS, help="default: %(default)s")
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--model", type=Path, default=MODEL, help="model folder to start from, default: %(default)s")
-    start.add_argument("--from-scratch", action="store_true", help="make the model again first, some minutes more")
+    start.add_argument("--from-scratch", action="store_true", help="make the model first, which takes some minutes")
     parser.add_argument("overrides", nargs="*", help="hydra overrides for the trainer, key=value")
     args = parser.parse_args(argv)
     os.environ["VERL_PLATFORM"] = "cpu"
@@ -77,14 +77,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """The whole quickstart."""
+    """Run the whole quickstart."""
     started = time.monotonic()
     out, steps = args.out.resolve(), args.steps
     out.mkdir(parents=True, exist_ok=True)
     (out / "summary.json").unlink(missing_ok=True)
     model = args.model
     if args.from_scratch:
-        console.print("1/3 model: a small Qwen2 learns the ReAct format, and bad habits with it")
+        console.print("1/3 model: a small Qwen2 learns the ReAct format, together with bad habits")
         model = _cold_start(out / "model", args.seed)
     else:
         console.print(f"1/3 model: {model}")
@@ -110,13 +110,13 @@ def _cold_start(model: Path, seed: int) -> Path:
     """Make the model that training starts from."""
     overrides = [f"actor_rollout_ref.model.path={quoted(model)}", f"agent_rl.cold_start.seed={seed}"]
     start = ColdStart(str(HERE), overrides)
-    (start.folder / MADE).unlink(missing_ok=True)  # again, even if it is there
+    (start.folder / MADE).unlink(missing_ok=True)  # an existing model is made again
     start.make()
     return start.model
 
 
 def _seen(model: Path) -> frozenset[str]:
-    """The questions and expressions of the problems that the model was made with, by its record if it has one."""
+    """Return the questions and expressions of the model's cold start, if the model has a record of them."""
     record = next((each / MADE for each in (model, model.parent) if (each / MADE).is_file()), None)
     if record is None:
         return frozenset()
@@ -129,7 +129,7 @@ def _seen(model: Path) -> frozenset[str]:
 
 
 def _train(out: Path, model: Path, steps: int, overrides: Sequence[str]) -> list[dict[str, Any]]:
-    """Train and return the metrics of each step, step 0 being the evaluation before training."""
+    """Train, and return the metrics of each step; step 0 is the evaluation before training."""
     given = [
         f"data.train_files={out}/train.parquet",
         f"data.val_files={out}/test.parquet",
@@ -143,14 +143,14 @@ def _train(out: Path, model: Path, steps: int, overrides: Sequence[str]) -> list
         f"agent_rl.run.folder={out}",
     ]
     if train(str(HERE), [*given, *overrides]) is not None:
-        sys.exit(STOPPED)  # the command that resumes has been printed
+        sys.exit(STOPPED)  # the command that resumes the run has been printed
     return read_metrics(out)
 
 
 def _summarize(
     evaluations: Sequence[Trajectory], metrics: list[dict[str, Any]], steps: int, seed: int
 ) -> dict[str, Any]:
-    """Both evaluations from their trajectories."""
+    """Return a summary of both evaluations, computed from their trajectories."""
     summary: dict[str, Any] = {
         "engine": "sglang",
         "sglang_version": importlib.metadata.version("sglang"),
@@ -174,13 +174,13 @@ def _mean(values: Any) -> float:
 
 
 def _show_result(out: Path, summary: dict[str, Any], evaluations: Sequence[Trajectory]) -> None:
-    table = Table(title="On problems that it has never seen")
+    table = Table(title="Results on problems that the agent has never seen")
     for column, justify in (("", "left"), ("before", "right"), ("after", "right"), ("change", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
     for name, label in (
         ("val_reward", "mean reward"),
         ("val_accuracy", "accuracy"),
-        ("tool_calls_per_trajectory", "tool calls for each problem"),
+        ("tool_calls_per_trajectory", "tool calls per problem"),
         ("malformed_rate", "malformed turns"),
     ):
         before, after = summary[f"{name}_before"], summary[f"{name}_after"]

@@ -1,4 +1,4 @@
-"""Pairs of answers as questions to a judge: data.custom_cls of this recipe."""
+"""Pairs of answers as questions to a judge; the recipe sets this class as `data.custom_cls`."""
 
 from pathlib import Path
 
@@ -6,6 +6,6 @@ from agent_rl.reasoning_rm import PairwiseTrainDataset, find_template
 
 
 class ComparisonDataset(PairwiseTrainDataset):
-    """Two answers a row, in an order that its index decides; the truth is the better one."""
+    """Rows with two answers in an order that the row's index determines; the ground truth is the better answer."""
 
     template = find_template(f"{Path(__file__).with_name('template.py')}:ComparisonTemplate")

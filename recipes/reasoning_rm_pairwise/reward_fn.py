@@ -1,4 +1,4 @@
-"""The reward of a verdict: 1 for the right winner, else 0."""
+"""The reward of a verdict: 1 for the right winner, otherwise 0."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The verdict on two answers: which is better."""
+"""The verdict on two answers: which of the two is better."""
 
 from typing import ClassVar, Literal
 
@@ -8,7 +8,7 @@ from agent_rl.reasoning_rm import PairwiseTemplate
 
 
 class ComparisonTemplate(PairwiseTemplate):
-    """The prompt is `PairwiseTemplate.format`'s, override it for one of your own."""
+    """Uses the prompt of `PairwiseTemplate.format`; override this method to write your own prompt."""
 
     desc: ClassVar[str] = "Choose the response that serves the query better."
 

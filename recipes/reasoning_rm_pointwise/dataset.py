@@ -1,4 +1,4 @@
-"""Rows of HelpSteer2 as questions to a judge: data.custom_cls of this recipe."""
+"""Rows of HelpSteer2 as questions to a judge; the recipe sets this class as `data.custom_cls`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ HelpfulnessTemplate = find_template(f"{Path(__file__).with_name('template.py')}:
 
 
 class HelpfulnessDataset(BaseTrainDataset):
-    """One answer a row; the truth is its helpfulness."""
+    """Rows with one answer each; the ground truth is the answer's helpfulness."""
 
     score = "helpfulness"
 
@@ -23,7 +23,7 @@ class HelpfulnessDataset(BaseTrainDataset):
         super().__init__(*args, **kwargs)
 
     def _get_examples(self) -> Sequence[str]:
-        return []  # texts with a query, an answer and its score; each costs its tokens in every prompt
+        return []  # strings with a query, an answer and its score; each adds its tokens to every prompt
 
     def _build_messages(self, example: dict[str, Any], key: str | None = None) -> list[dict[str, str]]:
         return [{"role": "user", "content": self.reward_module.format(sample=example)}]

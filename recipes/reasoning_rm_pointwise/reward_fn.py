@@ -1,4 +1,4 @@
-"""The reward of a verdict: exp(-2 |error| / 4), and 0 for one that cannot be read."""
+"""The reward of a verdict: exp(-2 |error| / 4), or 0 if the verdict cannot be parsed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ HelpfulnessTemplate = find_template(f"{Path(__file__).with_name('template.py')}:
 def compute_score(
     data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
-    """Verl's signature; `calculate_reward` instead of `pointwise_reward` is linear."""
+    """Score a verdict, with verl's signature; `calculate_reward` is a linear alternative to `pointwise_reward`."""
     return score_verdict(
         data_source, solution_str, ground_truth, extra_info, template=HelpfulnessTemplate, reward=pointwise_reward
     )

@@ -8,7 +8,7 @@ from agent_rl.reasoning_rm import BasePromptTemplate
 
 
 class HelpfulnessTemplate(BasePromptTemplate):
-    """HelpSteer2's scale; the prompt is `BasePromptTemplate.format`'s, override it for one of your own."""
+    """HelpSteer2's scale, with the prompt of `BasePromptTemplate.format`; override this method to change the prompt."""
 
     desc: ClassVar[str] = "Judge how helpful the answer is."
 

@@ -1,4 +1,4 @@
-"""Rules of one's own in one file: what `POST /get_reward` answers with."""
+"""Your own rules in one file, by which `POST /get_reward` computes rewards."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from agent_rl.rewards import numeric_match
 def compute_score(
     data_source: str, solution_str: str, ground_truth: Any, extra_info: dict[str, Any] | None = None
 ) -> dict[str, float]:
-    """1 for the right number; `score` is the correctness, whatever else is returned is logged."""
+    """Return 1 for the right number as `score`, which is the correctness; all other values are logged."""
     right = numeric_match(solution_str, ground_truth)
     return {"score": float(right), "characters": float(len(solution_str))}

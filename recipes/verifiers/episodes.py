@@ -1,10 +1,9 @@
 """Runs the episodes of a verifiers 0.4 environment, which `env.toml` describes, with the policy as their model.
 
-verifiers' own server runs the harness, the tools and the rewards; it asks the gateway of the episode for each turn, and
-its reward becomes the trajectory's. Importing this file starts the server, which ends with the process that imported
-it. As a program, the file prints the environment's tasks, one JSON object per line: `python episodes.py [COUNT]`.
-
-It imports verifiers and what verifiers needs, so it runs in their Python (`agent_rl.gateway.python`).
+verifiers' own server runs the harness, the tools and the rewards; the server asks the episode's gateway for each turn,
+and its reward becomes the trajectory's. Importing this file starts the server, which stops with the process that
+imported the file. As a program, the file prints the environment's tasks, one JSON object per line:
+`python episodes.py [COUNT]`. The file imports verifiers, so it runs in verifiers' Python (`agent_rl.gateway.python`).
 """
 
 import asyncio
@@ -28,17 +27,17 @@ from verifiers.v1.utils.loaders import load_taskset, resolve_env_config
 
 ENV = resolve_env_config(tomllib.loads(Path(__file__).with_name("env.toml").read_text(encoding="utf-8"))["env"])
 MODEL = "policy"
-"""The model of a seat for which env.toml sets none."""
+"""The name of the model in a seat for which env.toml sets no model."""
 SEATS = [name for name, seat in agent_config_fields(ENV).items() if seat.model is None]
 if len(SEATS) != 1:
     raise ValueError(f"one seat must be the policy, not {SEATS}: set env.SEAT.model of each other seat in env.toml")
 ATTEMPTS = 3
-"""Maximum number of starts of an episode that fails before the first turn, for example without a sandbox."""
+"""Maximum number of attempts at an episode that fails before its first turn, for example for lack of a sandbox."""
 
 
 async def run(row: dict[str, Any], base_url: str, api_key: str) -> WireEpisode:
     """Let the server play the task of a row, send its reward to the gateway, and return verifiers' episode."""
-    headers = {"Authorization": f"Bearer {api_key}", "x-api-key": api_key}  # verifiers overwrites one of the two
+    headers = {"Authorization": f"Bearer {api_key}", "x-api-key": api_key}  # verifiers overwrites one of these headers
     endpoint = EvalClientConfig(base_url=base_url, api_key_var="NO_KEY", headers=headers)
     for _ in range(ATTEMPTS):
         episode = await play(endpoint, json.loads(row["extra_info"]["task"]))
@@ -68,7 +67,7 @@ async def play(endpoint: EvalClientConfig, task: dict[str, Any]) -> WireEpisode:
 
 
 class Output:
-    """Standard output, for the address of the server only: what the environment prints goes to standard error."""
+    """Prints the server's address to standard output; everything that is printed later goes to standard error."""
 
     @staticmethod
     def put(address: str) -> None:
@@ -78,9 +77,9 @@ class Output:
 
 
 def start() -> tuple[subprocess.Popen[str], str]:
-    """Start the server; return its process, which ends when that object does, and its address once it answers."""
-    folder = str(Path(__file__).parent)  # of tasksets that are not installed
-    paths = {"PATH": sysconfig.get_path("scripts"), "PYTHONPATH": folder}  # uv, which harnesses need, is a script
+    """Start the server; return its process, which exits when the object is deleted, and its address once it answers."""
+    folder = str(Path(__file__).parent)  # the folder of tasksets that are not installed
+    paths = {"PATH": sysconfig.get_path("scripts"), "PYTHONPATH": folder}  # harnesses need the script uv
     joined = {name: os.pathsep.join(filter(None, [path, os.environ.get(name)])) for name, path in paths.items()}
     server = subprocess.Popen(
         [sys.executable, __file__, "serve"], env={**os.environ, **joined}, stdin=subprocess.PIPE,
@@ -102,7 +101,7 @@ def start() -> tuple[subprocess.Popen[str], str]:
 
 
 def main() -> None:
-    """Serve the environment until standard input ends, or print its tasks."""
+    """Serve the environment until standard input is closed, or print the environment's tasks."""
     if sys.argv[1:] == ["serve"]:
         parent = Connection(sys.stdin.fileno(), writable=False)
         serve_env(max_workers=1, address="tcp://127.0.0.1:0", address_queue=Output, death_pipe=parent, config=ENV)

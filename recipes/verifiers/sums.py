@@ -1,4 +1,4 @@
-"""A taskset of verifiers 0.4: sums, with a tool that adds two numbers."""
+"""A taskset for verifiers 0.4: sums, with a tool that adds two numbers."""
 
 import random
 from collections.abc import Iterator
@@ -47,4 +47,4 @@ class SumTaskset(vf.Taskset[SumTask, SumConfig]):
 
 
 if __name__ == "__main__":
-    Adder.run()  # verifiers starts the tool's server so
+    Adder.run()  # verifiers starts the tool's server in this way

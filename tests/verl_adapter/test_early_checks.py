@@ -93,7 +93,7 @@ NO_WORKERS = {"models": {}, "verls__enable": True, "reward__num_workers": 0}
             manager("naive") | JUDGE | {"models": {}, "verls__enable": True},
             "reward.reward_model.enable_resource_pool: a model that shares the trainer's GPUs scores after sampling",
         ),
-        (manager("naive"), f"{MODELS}: the 'naive' reward manager uses no such model"),
+        (manager("naive"), f"{MODELS}: the 'naive' reward manager cannot use these models"),
         ({"models": {"a": SHARED | {"tensor_parallel_size": 3}}}, f"{MODELS}.a.tensor_parallel_size: 3 does not di"),
         ({"models": {"a": {"path": "rm", "tensor_parallel_size": 2}}}, f"{MODELS}.a.tensor_parallel_size: 2 does n"),
         ({"models": {"reward_model": SHARED}, "verls__enable": True}, f"{MODELS}.reward_model: verl's own"),
@@ -103,13 +103,13 @@ NO_WORKERS = {"models": {}, "verls__enable": True, "reward__num_workers": 0}
         (
             {"models": {"nicer": {"path": "rm"}}} | components(GOOD),
             "agent_rl.reward.components.good.config.models.nice: this run serves no model 'nice'. "
-            f"Set its url, or serve it: {MODELS}.nice.path. Did you mean 'nicer'?",
+            f"Set the model's url, or serve the model by {MODELS}.nice.path. Did you mean 'nicer'?",
         ),
-        (NO_WORKERS | manager("naive"), "reward.num_workers: 0 leaves no worker to call the reward model"),
-        (NO_WORKERS | JUDGE, "reward.num_workers: 0 leaves no worker to call the reward model"),
+        (NO_WORKERS | manager("naive"), "reward.num_workers: 0 reward workers cannot call the reward model"),
+        (NO_WORKERS | JUDGE, "reward.num_workers: 0 reward workers cannot call the reward model"),
         (
             {"models": {}, "verls__enable": True, "algorithm__adv_estimator": remax.ESTIMATOR},
-            "algorithm.adv_estimator: it needs the reward while trajectories are sampled, but with reward.rewa",
+            "algorithm.adv_estimator: this setting needs the reward during sampling, but with reward.reward_model",
         ),
     ],
 )

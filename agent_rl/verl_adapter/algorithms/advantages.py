@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def estimate(data: DataProto, batch_keys: list[str], adv_estimator: Any, **options: Any) -> DataProto:
-    """Add `advantages` and `returns` to a batch, in which each trajectory counts once in its group.
+    """Add `advantages` and `returns` to a batch, counting each trajectory once in its group.
 
     Args:
-        data: padded tensors (rows, tokens of the response) with `token_level_rewards` and `response_mask`, and `uid`,
-            the prompt of each row.
-        batch_keys: `{uid}_{session}_{index}` of each row, `pad...` of rows that only fill up the batch.
+        data: padded tensors (rows, response tokens) with `token_level_rewards` and `response_mask`, and the column
+            `uid` with each row's prompt id.
+        batch_keys: the rows' keys, which are `{uid}_{session}_{index}`, or `pad...` for padding rows.
         adv_estimator: `algorithm.adv_estimator`.
         options: the arguments of verl's estimators.
 
-    For estimators with an advantage per turn, see `turns.TurnTable.from_batch`.
+    `turns.TurnTable.from_batch` describes the input of estimators with one advantage per turn.
     """
     if adv_estimator in turns.BY_TURN:
         advantages: DataProto = turns.turn_level_advantages(data, batch_keys, adv_estimator, **options)

@@ -1,8 +1,8 @@
-"""GiGPO, a group in a group (Feng et al. 2025, https://arxiv.org/abs/2505.10978): `algo=gigpo`.
+"""GiGPO, group-in-group policy optimization (`algo=gigpo`; Feng et al. 2025, https://arxiv.org/abs/2505.10978).
 
-The turns of one prompt's samples that start in the same state form a separate group. GiGPO is a heuristic, because a
-sample that returns to a state is compared with itself, and equal states may have different histories (HGPO,
-https://arxiv.org/abs/2602.22817), so the mean gradient is not the gradient of the expected reward.
+The turns of one prompt's samples that start in the same state form a separate group. GiGPO is a heuristic: its mean
+gradient is not the gradient of the expected reward, because a sample that returns to a state is compared with itself,
+and equal states may have different histories (HGPO, https://arxiv.org/abs/2602.22817).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent_rl.verl_adapter.algorithms.turn import members, to_go
 ESTIMATOR = "agent_rl_gigpo"
 """The value of `algorithm.adv_estimator`."""
 EPSILON = 1e-6
-"""The number that verl adds to a standard deviation."""
+"""The number that verl adds to a standard deviation before dividing by it."""
 
 
 def gigpo_advantages(
@@ -31,16 +31,16 @@ def gigpo_advantages(
     """Return each turn's advantage: its trajectory's advantage plus `weight` times its state's advantage.
 
     A trajectory's advantage compares its reward with the rewards of all samples of its prompt. A state's advantage
-    compares the turn's discounted reward to go with those of all turns of the group that start in the state; it is 0 if
-    there is only one such turn.
+    compares the turn's discounted reward to go with those of all turns in the group that start in this state; if there
+    is only one such turn, the advantage is 0.
 
     Args:
         rewards: the reward of each turn, one sequence (turns) per trajectory.
         groups: the prompt of each trajectory.
-        states: the state before each turn, one sequence (turns) per trajectory; if empty, no turn is compared.
+        states: the state before each turn, one sequence (turns) per trajectory; an empty one skips the comparison.
         weight: weight of the state-level advantage.
         discount: per-turn discount that the state-level advantage applies to later rewards.
-        by_std: divide by the standard deviation of the group, and of the turns of a state.
+        by_std: whether to divide by the standard deviation of the group, or of the turns in a state.
 
     Returns:
         One array (turns) per trajectory, and the share of turns without another turn in the same state.
@@ -64,7 +64,7 @@ def gigpo_advantages(
 
 
 def _compared(values: Sequence[float], by_std: bool) -> np.ndarray[Any, Any]:
-    """Return the differences from the mean, divided by the standard deviation as in verl's GRPO; 0 for one value."""
+    """Return each value's difference from the mean, divided by the standard deviation if `by_std`; 0 for one value."""
     differences: np.ndarray[Any, Any] = np.array(values) - np.mean(values)
     if len(values) > 1 and by_std:
         differences /= np.std(values, ddof=1) + EPSILON

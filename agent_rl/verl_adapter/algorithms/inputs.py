@@ -1,8 +1,8 @@
-"""Adds the columns of a batch that two kinds of verl's estimators read, but verl's v1 trainer does not fetch.
+"""Adds the batch columns that two kinds of verl estimators read but verl's v1 trainer does not fetch.
 
 - GDPO (Liu et al. 2026, https://arxiv.org/abs/2601.05242; `algo=gdpo`) normalizes each component of the reward within
-  the group, adds the results by weight, and divides by the standard deviation of the batch.
-- The optimal-token baselines weigh a token's baseline by the sum of squared probabilities of all tokens.
+  the group, adds up the weighted results, and divides the sum by the standard deviation of the batch.
+- The optimal-token baselines weight a token's baseline with the sum of the vocabulary's squared probabilities.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ GDPO = "gdpo"
 """The value of `algorithm.adv_estimator`."""
 SQUARES = "sum_pi_squared"
 KEYS, WEIGHTS = "gdpo_reward_keys", "gdpo_reward_weights"
-"""verl's keys under `algorithm`: names of logged numbers, and their weights."""
+"""verl's keys under `algorithm` for the names of logged numbers and for the weights of these numbers."""
 
 
 def component_weights(settings: RewardSettings, step: int) -> dict[str, float]:
-    """Return the weights of the components that count towards the reward at a training step."""
+    """Return the nonzero weights of the reward's components at a training step."""
     terms = {**{name: getattr(settings, name) for name in TERMS}, **settings.components}
     return {name: weight for name, term in terms.items() if (weight := term.weight_at(step))}
 
 
 def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, float]) -> Any:
-    """Add the components of the reward to the data of a batch, and return `algorithm` with verl's keys for them.
+    """Add the reward's components to a batch, and return `algorithm` with the keys by which verl finds the components.
 
     Args:
         data: a `DataProto` with the rows of the batch and `response_mask` (rows, tokens of the response).
         batch: verl's `KVBatchMeta`.
-        algorithm: the `algorithm` section; its keys replace `weights`.
+        algorithm: the `algorithm` section; its GDPO keys take precedence over `weights`.
         weights: the weight of each component.
 
     Raises:
-        ConfigError: a component is not logged, or the weights do not match the components.
+        ConfigError: a component is not logged, or the number of weights differs from the number of components.
     """
     keys = trained_keys(batch)
     reports = dict(zip(map(session_of, finals(keys)), reported(keys, batch.partition_id), strict=True))
@@ -54,17 +54,17 @@ def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, flo
         data.non_tensor_batch[f"component/{name}"] = np.array(numbers, dtype=object)
     mask_BT = data.batch["response_mask"]
     data.batch["prompts"] = mask_BT[:, :0]
-    data.batch["attention_mask"] = (mask_BT.flip(1).cumsum(1).flip(1) > 0).to(mask_BT)  # up to the last sampled token
+    data.batch["attention_mask"] = (mask_BT.flip(1).cumsum(1).flip(1) > 0).to(mask_BT)  # ends at the last sampled token
     own = {KEYS: [f"component/{name}" for name in names]}
     own[WEIGHTS] = list(algorithm.get(WEIGHTS) or [weights.get(name, 1.0) for name in names])
     if len(own[WEIGHTS]) != len(names):
         problem = f"there are {len(own[WEIGHTS])} weights for {len(names)} components ({', '.join(names)})"
-        raise ConfigError(f"algorithm.{WEIGHTS}", problem, "Write one weight for each of them, in this order")
+        raise ConfigError(f"algorithm.{WEIGHTS}", problem, "Write one weight for each component, in the same order")
     return OmegaConf.merge(OmegaConf.create(dict(algorithm)), own)
 
 
 def add_squares(data: Any, batch: Any) -> None:
-    """Add `sum_pi_squared` (rows, tokens of the response), which the pass for old log-probs has computed."""
+    """Add the column `sum_pi_squared` (rows, response tokens), which the pass for old log-probs has computed."""
     import transfer_queue as tq
     from verl.workers.utils.padding import response_from_nested
 

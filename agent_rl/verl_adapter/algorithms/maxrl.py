@@ -1,4 +1,4 @@
-"""MaxRL (https://arxiv.org/abs/2602.02710), which verl lacks: `algo=maxrl`."""
+"""MaxRL (`algo=maxrl`, https://arxiv.org/abs/2602.02710), which verl lacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ESTIMATOR = "agent_rl_maxrl"
 def register_estimator(module: ModuleType) -> None:
     """Register the estimator with `verl.trainer.ppo.core_algos`.
 
-    An advantage is the difference from the group's mean reward, divided by that mean, or 0 if the mean is not positive.
+    An advantage is the reward minus the group's mean reward, divided by this mean; it is 0 if the mean is not positive.
     """
     import torch
 

@@ -12,7 +12,7 @@ from agent_rl.verl_adapter.algorithms import maxrl, remax, turns
 
 
 def register(module: ModuleType) -> None:
-    """`verl.trainer.ppo.core_algos`: add the estimators, and refuse a second policy loss of the same name."""
+    """`verl.trainer.ppo.core_algos`: add agent_rl's estimators, and reject a second policy loss of the same name."""
     remax.register_estimator(module)
     maxrl.register_estimator(module)
     for name in turns.BY_TURN:
@@ -34,7 +34,7 @@ def register(module: ModuleType) -> None:
 
 
 def _by_row(name: str, token_level_rewards: Any, response_mask: Any, index: Sequence[str], **options: Any) -> Any:
-    """Estimate advantages where verl calls an estimator without the keys of rows, so that each row is a trajectory."""
+    """Estimate advantages for calls in which verl passes no row keys; each row is treated as one trajectory."""
     tensors = {"token_level_rewards": token_level_rewards, "response_mask": response_mask}
     data = SimpleNamespace(batch=tensors, non_tensor_batch={}, meta_info={})
     keys = [f"{uid}_{row}_0" for row, uid in enumerate(index)]

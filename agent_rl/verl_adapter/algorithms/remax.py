@@ -1,10 +1,10 @@
-"""ReMax for verl's v1 trainer, which has the formula but computes no greedy baselines: `algo=remax`.
+"""ReMax (`algo=remax`) for verl's v1 trainer, which has the formula but computes no greedy baselines.
 
-The module `rollout` runs one more episode per prompt, decoded greedily, and publishes its reward. This module contains
+The module `rollout` runs one more, greedily decoded episode per prompt, and publishes its reward. This module contains
 the trainer's parts: the advantage estimator and its metrics. The greedy episode is not part of the training data.
 
-If the greedy episode has no score, the prompt has no baseline and fails. The asynchronous modes replace the prompt,
-and `mode=sync` leaves out its samples and counts the prompt.
+If the greedy episode has no score, its prompt has no baseline and fails. The asynchronous modes replace such a prompt;
+`mode=sync` leaves out the prompt's samples and counts the prompt in `agent/without_baseline`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 ESTIMATOR = "agent_rl_remax"
-"""The value of `algorithm.adv_estimator`; verl's `remax` expects the baselines, which the v1 trainer does not pass."""
+"""The value of `algorithm.adv_estimator`; verl's own `remax` expects baselines that the v1 trainer does not pass."""
 
 MANAGER = "agent_rl.verl_adapter.rollout.ReMaxAgentLoopManager"
 """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class`."""
@@ -24,7 +24,7 @@ GREEDY_SESSION = 0
 """The number of the greedy session; sessions 1 to n are the samples."""
 
 BASELINES_PARTITION = "agent_rl_baselines"
-"""TransferQueue partition with one tag for each prompt: the greedy episode's reward."""
+"""TransferQueue partition with one tag per prompt, which contains the greedy episode's reward."""
 
 
 async def publish(uid: str, reward: float) -> None:
@@ -37,8 +37,8 @@ async def publish(uid: str, reward: float) -> None:
 def register_estimator(module: ModuleType) -> None:
     """Register the estimator with `verl.trainer.ppo.core_algos`.
 
-    An advantage is the return minus the reward of the prompt's greedy episode, by verl's formula. Rows that only fill
-    up a batch have no baseline. If a batch has a column `reward_baselines`, the column contains the baselines.
+    By verl's formula, an advantage is the return minus the reward of the prompt's greedy episode. Padding rows have no
+    baseline. If a batch has a column `reward_baselines`, the baselines are read from this column.
     """
     import torch
 
@@ -53,7 +53,7 @@ def register_estimator(module: ModuleType) -> None:
 
 
 def take_metrics(uids: Iterable[str]) -> dict[str, float]:
-    """Return `agent/greedy_reward`, the mean over the step's prompts, and remove their rewards from TransferQueue."""
+    """Return the step's mean `agent/greedy_reward`, and remove the rewards of its prompts from TransferQueue."""
     import transfer_queue as tq
 
     prompts = set(uids)

@@ -1,8 +1,8 @@
-"""Credit for individual turns with an exact gradient: `algo=turn`.
+"""Assigns credit to individual turns with an exact gradient (`algo=turn`).
 
 The advantage of a turn is its reward to go minus the mean reward to go of the prompt's other samples that reach the
-same turn. Normalizing rewards per turn index and summing them to the end, as published scripts do, gives a mean
-gradient that can point away from the exact one (https://github.com/verl-project/verl/issues/7244).
+same turn. Published scripts instead normalize rewards per turn index and sum them to the end, which yields a mean
+gradient that can point away from the exact gradient (https://github.com/verl-project/verl/issues/7244).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ ESTIMATOR = "agent_rl_turn"
 def turn_advantages(
     rewards: Sequence[Sequence[float]], groups: Sequence[Hashable], discount: float = 1.0
 ) -> list[np.ndarray[Any, Any]]:
-    """Return the advantage of each turn: its reward to go minus the mean of the other members that reach the turn.
+    """Return each turn's advantage: its reward to go minus the mean reward to go of the other members at this turn.
 
-    If only one member reaches a turn, its baseline there is 0. A group with one member has advantage 0, because such
-    groups are left out. No advantage is divided by a standard deviation.
+    If only one member reaches a turn, the baseline of this turn is 0. A group with only one member gets advantage 0,
+    because training leaves such groups out. No advantage is divided by a standard deviation.
 
-    The mean gradient, with the sum over tokens as loss and a constant divisor, is the gradient of the expected reward
-    if:
+    With a loss that sums over tokens and divides by a constant, the mean gradient is the gradient of the expected
+    reward if:
 
-    - the members of a group are independent given the prompt: no reward compares them (`normalize: group`, a component
-      of groups), and no group is refilled, filtered or evicted by its outcome;
-    - whether a member fails is independent of what it did;
+    - the members of a group are independent given the prompt: no reward compares them (as `normalize: group` and group
+      components do), and no group is refilled, filtered or evicted because of its outcome;
+    - whether a member fails does not depend on its actions;
     - a turn's reward depends on nothing that follows the turn;
-    - every sampled token is trained once, in one update per batch with the policy that sampled it, and the gradient is
-      not clipped;
-    - the discount is 1, and there is no KL term and no correction of the samples.
+    - every sampled token is trained on exactly once, in one update per batch, by the policy that sampled the token, and
+      the gradient is not clipped;
+    - the discount is 1, and neither a KL term nor a rollout correction is used.
 
     Args:
         rewards: the reward of each turn, one sequence (turns) per trajectory.
@@ -59,7 +59,7 @@ def turn_advantages(
 
 
 def to_go(rewards: Sequence[float], discount: float) -> np.ndarray[Any, Any]:
-    """Return the discounted sum of a turn's reward and all later rewards, for each turn."""
+    """For each turn, return the discounted sum of its reward and all later rewards."""
     sums = np.array(rewards, dtype=float)
     for turn in range(len(sums) - 2, -1, -1):
         sums[turn] += discount * sums[turn + 1]

@@ -1,7 +1,7 @@
-"""`TurnTable`: the trajectories of a batch, turn by turn, for estimators that give each turn its own advantage.
+"""`TurnTable`: the trajectories of a batch, turn by turn, for estimators that assign each turn its own advantage.
 
-verl stores one row per training sequence and the reward on its last token. A trajectory may have several sequences, so
-`credit_fields` sends the turns' positions with every sequence, and the turns' rewards with the last sequence.
+verl stores one row per training sequence, and the reward on the row's last token. A trajectory may have several rows,
+so `credit_fields` sends the turns' positions with every row; the turns' rewards are read from the last row.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from agent_rl.verl_adapter.algorithms.turn import ESTIMATOR, turn_advantages
 from agent_rl.verl_adapter.trained_samples import final_rows, session_of
 
 BY_TURN = (ESTIMATOR, gigpo.ESTIMATOR)
-"""The values of `algorithm.adv_estimator` with an advantage per turn."""
+"""The values of `algorithm.adv_estimator` for estimators with one advantage per turn."""
 RECORDS = "turn_records"
-"""Column of `DataProto.non_tensor_batch`: the `extra_fields` of each row, or None for a row that fills up the batch."""
+"""Column of `DataProto.non_tensor_batch`: the `extra_fields` of each row, or None for a padding row."""
 SPANS, STATES, REWARDS = "turn_spans", "turn_states", "turn_rewards"
-"""Keys of a row's `extra_fields`: `[turn, start, end]` of each sample in the response, with turns from 1; the hash of
-the state before each turn of the trajectory; and the reward of each turn."""
+"""Keys of a row's `extra_fields` for the `[turn, start, end]` of each sampled span of a response (turns begin at 1),
+the hash of the state before each turn of the trajectory, and the reward of each turn."""
 
 
 def credit_fields(sequence: TrainingSequence, trajectory: Trajectory, states: list[str]) -> dict[str, Any]:
-    """Return the fields that send a sequence's turns to the trainer.
+    """Return the fields that describe a sequence's turns to the trainer.
 
     Args:
-        sequence: the training sequence; the notes of a fold belong to the turn before them.
+        sequence: the training sequence; a fold's notes are assigned to the turn before the fold.
         trajectory: the whole trajectory.
         states: the states of the trajectory; see `turn_states`.
     """
@@ -63,7 +63,7 @@ def turn_states(trajectory: Trajectory, history: int = 0) -> list[str]:
 
 
 def add_records(data: Any, batch: Any) -> None:
-    """Add to the data of a batch the fields that `credit_fields` has sent.
+    """Add each row's `extra_fields`, with the fields from `credit_fields`, to the data of a batch.
 
     Args:
         data: a `DataProto` with the rows of the batch.
@@ -88,14 +88,14 @@ def turn_level_advantages(
     norm_adv_by_std_in_grpo: bool = True,
     **_: Any,
 ) -> Any:
-    """Add `advantages` and `returns` to a batch, the same number on each token of a turn.
+    """Add `advantages` and `returns` to a batch; all tokens of a turn get the same number.
 
     Args:
-        data: see `TurnTable.from_batch`; `meta_info["gigpo"]` has GiGPO's settings. Metrics go to
+        data: see `TurnTable.from_batch`; `meta_info["gigpo"]` contains GiGPO's settings. Metrics are added as
             `meta_info["metrics"]`.
         batch_keys: see `TurnTable.from_batch`.
         adv_estimator: one of `BY_TURN`.
-        gamma: the discount of `algo=turn`, per turn.
+        gamma: the per-turn discount of `algo=turn`.
         norm_adv_by_std_in_grpo: whether GiGPO divides by standard deviations.
     """
     table = TurnTable.from_batch(data, batch_keys)
@@ -125,8 +125,8 @@ class TurnTable:
         groups: the prompt of each trajectory.
         rewards: the reward of each turn, one array per trajectory; their sum is the trajectory's reward.
         states: the hash of each turn's state, one list per trajectory; empty lists if the rows contain no states.
-        rows: the trajectory of each row; -1 for a row that only fills up the batch.
-        turns_BT: the turn in which each token was sampled, from 1; 0 for other tokens.
+        rows: the trajectory of each row; -1 for a padding row.
+        turns_BT: the turn in which each token was sampled, counted from 1; 0 for tokens that were not sampled.
     """
 
     groups: list[str]
@@ -139,14 +139,14 @@ class TurnTable:
     def from_batch(cls, data: Any, batch_keys: Sequence[str]) -> TurnTable:
         """Read a batch.
 
-        The part of the reward that no turn earned belongs to the last turn. Rows of an agent loop that sends no turns
-        have one turn for each run of sampled tokens, and each token's reward belongs to its turn. A KL
-        penalty on a token reduces the reward of its turn.
+        The part of the reward that no turn earned is assigned to the last turn. If an agent loop sends no turns, each
+        run of sampled tokens becomes one turn, with the rewards of its tokens. A KL penalty on a token reduces the
+        reward of the token's turn.
 
         Args:
             data: a `DataProto` of padded tensors (rows, tokens of the response) with `response_mask`,
-                `token_level_rewards` and, if a KL penalty has changed those, `token_level_scores`.
-            batch_keys: `{uid}_{session}_{index}` of each row, `pad...` of rows that only fill up the batch.
+                `token_level_rewards` and, if a KL penalty has changed these rewards, `token_level_scores`.
+            batch_keys: the rows' keys, which are `{uid}_{session}_{index}`, or `pad...` for padding rows.
         """
         records = list(data.non_tensor_batch.get(RECORDS, [None] * len(batch_keys)))
         rewards_BT, mask_BT = (data.batch[name].cpu().numpy() for name in ("token_level_rewards", "response_mask"))
@@ -185,7 +185,7 @@ class TurnTable:
 
         Args:
             advantages: one array per trajectory, with an advantage per turn.
-            like: the tensor whose type and device the result has.
+            like: a tensor with the type and device of the result.
         """
         import torch
 
@@ -197,11 +197,11 @@ class TurnTable:
 
 
 def _runs(mask_T: Any, before: int) -> list[tuple[int, int, int]]:
-    """Return a span for each run of sampled tokens, numbered from `before + 1`."""
+    """Return a span for each run of sampled tokens, numbering the runs from `before + 1`."""
     return [(before + number, *run) for number, run in enumerate(sampled_runs(mask_T), 1)]
 
 
 def _by_turn(turns_T: np.ndarray[Any, Any], values_T: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-    """Return the sum of the values for each turn; values outside of turns belong to the last turn."""
+    """Return the sum of the values for each turn; values outside all turns are added to the last turn."""
     sums: np.ndarray[Any, Any] = np.bincount(np.where(turns_T, turns_T, length), values_T, length + 1)[1:]
     return sums

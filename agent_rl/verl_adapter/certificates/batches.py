@@ -1,4 +1,4 @@
-"""The trajectories of a process as rows of a batch, with everything that an estimator may read."""
+"""Lays out the trajectories of a process as the rows of a batch, with every column that an estimator may read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from agent_rl.trajectory.trace.tokens import sampled_runs
 from agent_rl.verl_adapter.certificates.processes import COMPONENTS, OBSERVATION, TabularTrajectory
 
 PADDING = "pad0"
-"""The prompt of a row that only fills up a batch."""
+"""The prompt id of a padding row."""
 
 
 class TabularRows:
     """The training sequences of all trajectories as padded tensors (rows, tokens); the last row is padding.
 
-    verl stores a trajectory's whole reward on the last sampled token of each of its sequences. The rewards of turns are
-    in `turn_records`, as `agent_rl.verl_adapter.algorithms.turns` sends them.
+    verl stores a trajectory's whole reward on the last sampled token of each of its sequences. The turns' rewards are
+    in `turn_records`, in the form that `agent_rl.verl_adapter.algorithms.turns` reads.
 
     Attributes:
-        of_trajectory: the rows of each scored trajectory, by prompt and number.
+        of_trajectory: the rows of each scored trajectory, by prompt number and trajectory number.
         state_BT: the state of each token.
         action_BT: each token, 0 or 1.
         tensors: the columns of a batch by name.
@@ -81,7 +81,7 @@ class TabularRows:
         self.columns["turn_records"] = [*(_record(each, place) for each, place in sequences), None]
 
     def of_batch(self, batch: Sequence[tuple[int, Sequence[int]]]) -> tuple[list[int], list[str], list[str]]:
-        """Return rows, keys and uids of a batch, given as the prompt and the trajectories of each group."""
+        """Return the rows, keys and uids of a batch, which is given as each group's prompt and trajectories."""
         rows, keys, uids = [], [], []
         for group, (prompt, members) in enumerate(batch):
             for session, number in enumerate(members):
@@ -92,7 +92,7 @@ class TabularRows:
         return rows, keys, uids
 
     def data(self, rows: Sequence[int], uids: Sequence[str], padding: int = 0, greedy: bool = False) -> DataProto:
-        """Return rows and `padding` rows of padding as verl passes them to an estimator; `greedy` adds baselines."""
+        """Return rows, plus `padding` padding rows, as verl passes them to an estimator; `greedy` adds baselines."""
         chosen = [*rows, *[-1] * padding]
         tensors = {name: tensor[chosen] for name, tensor in self.tensors.items()}
         if greedy:
@@ -106,7 +106,7 @@ class TabularRows:
 def _values(
     trajectories: Sequence[Sequence[TabularTrajectory]], policy: Any, states: Mapping[str, int]
 ) -> dict[tuple[int, tuple[int, ...]], float]:
-    """Return the expected reward after each prefix of events, by prompt, which an exact critic would return."""
+    """Return the expected reward after each prompt and prefix of events, as an exact critic would do."""
     sums: dict[tuple[int, tuple[int, ...]], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for trajectory in (each for own in trajectories for each in own if each.is_scored):
         probability = trajectory.chance
@@ -129,7 +129,7 @@ def _greedy(trajectories: Sequence[TabularTrajectory], policy: Any, states: Mapp
 
 
 def _record(trajectory: TabularTrajectory, place: int) -> dict[str, Any]:
-    """Return the turns of one of a trajectory's sequences: a turn is a run of sampled tokens."""
+    """Return the record of a training sequence's turns, where each run of sampled tokens is a turn."""
     spans: list[tuple[int, int, int]] = []  # sequence, start, end
     for number, tokens in enumerate(trajectory.sequences):
         spans += [(number, *run) for run in sampled_runs([token != OBSERVATION for token in tokens])]

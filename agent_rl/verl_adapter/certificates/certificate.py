@@ -1,4 +1,4 @@
-"""Certificates: for each method, how the mean of its gradient compares with the exact gradient on each process."""
+"""Certificates, which compare a method's mean gradient with the exact gradient on each process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agent_rl.verl_adapter.certificates.processes import PROCESSES, TabularProce
 LARGE = (16, 256, 2048)
 """The number of groups per prompt in each of the growing batches."""
 WHITENED = ("gae", "gdpo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
-"""Estimators that divide by the standard deviation of the batch, so one group does not show their direction."""
+"""Estimators that divide by the batch's standard deviation, so one group does not show their gradient's direction."""
 EXACT, SAME_DIRECTION, NEAR = 1e-6, 1e-9, 1e-3
-"""Limits of the mean's relative error, of 1 minus its cosine, and of 1 minus the cosine of a large batch."""
+"""Limits of the mean gradient's relative error, of 1 minus its cosine, and of 1 minus a large batch's cosine."""
 
 
 def certify(
@@ -29,13 +29,13 @@ def certify(
     """Yield the certificate of each method.
 
     Args:
-        names: words of `algo=` or estimators; all if empty and no function is given.
+        names: values of `algo=` or estimators; if both `names` and `estimator` are missing, all methods are certified.
         estimator: a user's function, `file.py:f`.
-        sizes: groups per prompt of the growing batches.
-        small: use only the small processes.
+        sizes: the number of groups per prompt in each of the growing batches.
+        small: whether to use only the small processes.
 
     Raises:
-        ConfigError: there is no such word, estimator or function.
+        ConfigError: one of the names or the function does not exist.
     """
     chosen = [] if estimator and not names else methods.find(list(names))
     if estimator is not None:
@@ -50,8 +50,8 @@ def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, smal
     `cosine` and `length` compare the mean gradient with the exact gradient: the worst cosine and the range of lengths
     over the processes for which the objective is declared. `large_cosine` is the worst cosine in the largest batch.
     `variance` is the per-sample variance of the gradient estimate, divided by its squared length, relative to that of
-    the estimator `rloo` (geometric mean over the processes). None means not computed. `processes` contains these
-    figures for each process; for an estimator in `WHITENED`, their cosine is the cosine of the largest batch.
+    the estimator `rloo` (geometric mean over the processes). None means that a figure was not computed. `processes`
+    contains the figures for each process; for an estimator in `WHITENED`, their cosine is that of the largest batch.
     """
     processes = [process for process in PROCESSES if process.is_small or not small]
     return summarize(name, method, [certify_process(world(process), method, sizes) for process in processes])
@@ -76,7 +76,7 @@ def summarize(name: str, method: Method, rows: list[dict[str, Any]]) -> dict[str
 
 
 def certify_process(world: TabularWorld, method: Method, sizes: Sequence[int] = LARGE[:1]) -> dict[str, Any]:
-    """Compare a method's gradients with the exact gradient of one process; see `certify_method`."""
+    """Compare a method's gradient with the exact gradient of one process; `certify_method` explains the figures."""
     process = world.process
     objective = declared(method.estimator, method.algorithm.norm_adv_by_std_in_grpo)
     is_declared = objective is not None and (process.has_two_levels or not objective.needs_two_levels)
@@ -96,7 +96,7 @@ def certify_process(world: TabularWorld, method: Method, sizes: Sequence[int] = 
 
 
 def _compare(gradient: Any, exact: Any) -> tuple[float, float, float]:
-    """Return cosine, length and relative error: (0, 0, 1) for a zero gradient, (0, 0, inf) if it is not finite."""
+    """Return a gradient's cosine, length and relative error: (0, 0, 1) if it is zero, (0, 0, inf) if not finite."""
     size = float(gradient.norm())
     if not math.isfinite(size) or size < 1e-12:
         return 0.0, 0.0, 1.0 if size < 1e-12 else math.inf
@@ -113,10 +113,10 @@ def _cosines(figures: Iterable[tuple[float, float, float]]) -> list[float]:
 
 
 def _verdict(inside: list[dict[str, Any]], outside: list[dict[str, Any]], has_objective: bool) -> str:
-    """Summarize the rows of the processes for which an objective is declared, and the rows of other processes."""
+    """Return the verdict from the rows of processes for which an objective is declared, and from all other rows."""
     worst = min(row["cosine"] for row in inside)
     if any(row["padding"] for row in inside + outside):
-        return f"biased: rows of padding change the advantages, cosine {worst:.3f}"
+        return f"biased: padding rows change the advantages, cosine {worst:.3f}"
     if not has_objective:
         return f"heuristic, cosine {worst:.3f}"
     errors, large = [row["error"] for row in inside], [row["large"] for row in inside]
@@ -142,6 +142,6 @@ def world(process: TabularProcess) -> TabularWorld:
 
 @cache
 def _reference(process: TabularProcess) -> float:
-    """Return the variance of `rloo` per sample, relative to the squared length of its mean."""
+    """Return the per-sample variance of `rloo`, relative to the squared length of its mean gradient."""
     mean, variance = world(process).estimated(methods.method("rloo"))
     return variance / float(mean @ mean)

@@ -1,8 +1,8 @@
 """The exact gradient of an objective over a process, and the mean and variance of an estimator's gradient.
 
 A group is a multiset of trajectories with an exact probability, so the mean over all groups is exact too. As in
-a training step, `estimate` computes the advantages, and verl's policy losses and `agg_loss` compute the loss; autograd
-computes the gradient, all in float64. An estimator must not depend on the order of a group's members.
+a training step, `estimate` computes the advantages, verl's policy losses and `agg_loss` compute the loss, and autograd
+computes the gradient, all in float64. An estimator's result must not depend on the order of a group's members.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GREEDY = ("remax", remax.ESTIMATOR)
 """Estimators that need the rewards of greedy trajectories."""
 Groups = list[tuple[int, ...]]
 Batch = Sequence[tuple[int, tuple[int, ...]]]
-"""The groups of a batch: a prompt, and the numbers of its members' trajectories in ascending order."""
+"""The groups of a batch, each as a prompt and the numbers of the members' trajectories in ascending order."""
 
 
 Kept = tuple[list[int], list[str], list[str]]
@@ -45,9 +45,9 @@ class Method:
         estimator: `algorithm.adv_estimator`, or a function with the arguments of `AgentTrainer.estimate_advantages`.
         algorithm: verl's configuration of the algorithm.
         actor: verl's `ActorConfig`.
-        fewest: the smallest group that is trained on.
+        fewest: the size of the smallest group that is trained on.
         is_coupled: whether the advantages of a group depend on the other groups of a batch.
-        divisor: the number by which `agg_loss` divides, from the rows of a batch and the number of requested samples.
+        divisor: returns the number by which `agg_loss` divides, given the numbers of rows and of requested samples.
     """
 
     estimator: Any
@@ -59,7 +59,7 @@ class Method:
 
     @property
     def replaces_equal_groups(self) -> bool:
-        """Whether other prompts replace a group with equal rewards."""
+        """Whether a group in which all rewards are equal is replaced by a group of another prompt."""
         return bool(self.algorithm.filter_groups.enable)
 
     def advantages(self, rows: TabularRows, kept: Kept, samples: int, padding: int = 0) -> Any:
@@ -69,7 +69,7 @@ class Method:
             rows: the rows of the process.
             kept: rows, keys and uids of the batch.
             samples: `rollout.n`.
-            padding: number of rows that only fill up the batch.
+            padding: number of padding rows.
         """
         numbers, keys, uids = kept
         algorithm = self.algorithm
@@ -87,7 +87,7 @@ class Method:
         return result.batch["advantages"]
 
     def loss(self, log_probs_BT: Any, advantages_BT: Any, mask_BT: Any, samples: int) -> Any:
-        """Return verl's loss of one update, per sample: a sum over tokens is divided by the number of samples."""
+        """Return verl's loss of one update per sample, dividing a sum over tokens by the number of samples."""
         actor, mode = self.actor, self.actor.loss_agg_mode
         actor.global_batch_info.update(
             dp_size=1,
@@ -120,7 +120,7 @@ class TabularWorld:
 
     Attributes:
         process: the process.
-        logits_SA: the parameters (states, actions).
+        logits_SA: the policy's parameters (states, actions).
         trajectories: all trajectories, by prompt.
         groups: all groups of each prompt.
     """
@@ -141,7 +141,7 @@ class TabularWorld:
         ]
 
     def exact(self, objective: Objective, method: Method) -> Any:
-        """Return the gradient of an objective's mean over prompts and groups, except groups that are too small."""
+        """Return the gradient of an objective's mean over all prompts and all groups that are large enough."""
         total = torch.zeros((), dtype=torch.float64)
         for prompt in range(self.process.prompts):
             groups = [group for group in self.groups[prompt] if len(self._rewards(prompt, group)) >= method.fewest]
@@ -170,7 +170,7 @@ class TabularWorld:
         return GradientEstimate(mean, (square - float(mean @ mean)) * self.process.members * self.process.prompts)
 
     def large_batch(self, method: Method, groups: int, seed: int = 0) -> Any:
-        """Return the gradient of one batch with this number of groups per prompt.
+        """Return a method's gradient on one batch with the given number of groups per prompt.
 
         The groups are taken at evenly spaced quantiles of their distribution, starting at a random quantile.
         """
@@ -184,7 +184,7 @@ class TabularWorld:
         return self.gradient(method, batch)
 
     def gradient(self, method: Method, batch: Batch, known: Mapping[Any, Any] | None = None) -> Any:
-        """Return a method's gradient in one batch, per sample; `known` contains the advantages of its groups."""
+        """Return a method's per-sample gradient on a batch; `known` may contain the advantages of its groups."""
         kept = self._kept(method, batch)
         if not (rows := kept[0]):
             return torch.zeros_like(self.logits_SA).flatten()
@@ -199,14 +199,14 @@ class TabularWorld:
         return -torch.autograd.grad(loss, self.logits_SA)[0].flatten()
 
     def _kept(self, method: Method, batch: Batch) -> Kept:
-        """Return rows, keys and uids of a batch without the groups that are too small."""
+        """Return the rows, keys and uids of a batch without those of groups that are too small."""
         columns = list(zip(*self._rows.of_batch(batch), strict=True))
         gone = lone([key for _, key, _ in columns], method.fewest)
         kept = [each for each in columns if each[1] not in gone]
         return [row for row, *_ in kept], [key for _, key, _ in kept], [uid for *_, uid in kept]
 
     def depends_on_padding(self, method: Method) -> bool:
-        """Whether rows that only fill up a batch change the advantages of other rows."""
+        """Whether padding rows change the advantages of other rows."""
         scored = [number for number, each in enumerate(self.trajectories[0]) if each.is_scored]
         batch = [(0, tuple(scored[: self.process.members])), (0, tuple(scored[-self.process.members :]))]
         kept = self._rows.of_batch(batch)
@@ -215,7 +215,7 @@ class TabularWorld:
         return not torch.allclose(padded, alone, rtol=1e-9, atol=1e-9, equal_nan=True)
 
     def _choices(self, prompt: int, method: Method) -> list[tuple[tuple[int, ...], float]]:
-        """Return the groups that a batch can have, with their probabilities."""
+        """Return the groups that a batch can contain, with their probabilities."""
         groups = self.groups[prompt]
         if method.replaces_equal_groups:
             groups = self._unequal(prompt, groups)
@@ -227,12 +227,12 @@ class TabularWorld:
         return [group for group in groups if len(set(self._rewards(prompt, group))) > 1]
 
     def _rewards(self, prompt: int, group: tuple[int, ...]) -> list[float]:
-        """Return the rewards of the members with a reward."""
+        """Return the rewards of a group's scored members."""
         members = [self.trajectories[prompt][number] for number in group]
         return [member.total for member in members if member.is_scored]
 
     def _probabilities(self, prompt: int, groups: Sequence[tuple[int, ...]]) -> Any:
-        """Return the probability of each group, whose members may be in any order."""
+        """Return the probability of each group, summed over all orders of its members."""
         orders = [math.lgamma(len(group) + 1) - sum(map(_log_factorial, Counter(group).values())) for group in groups]
         log_probs = self._log_probs(prompt)[torch.tensor(groups)].sum(-1)
         return (log_probs + torch.tensor(orders, dtype=torch.float64)).exp()

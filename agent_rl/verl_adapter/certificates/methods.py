@@ -1,4 +1,4 @@
-"""The methods that can be certified: words of `algo=` as they are composed, verl's estimators, a user's function."""
+"""The methods that can be certified: composed `algo=` configurations, verl's estimators, and a user's function."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ WORD = "algo="
 WITHOUT_STD = " without std"
 """The suffix of an estimator's name that sets `norm_adv_by_std_in_grpo` to false."""
 NORMALIZED = ("grpo", "grpo_passk", "grpo_vectorized")
-"""Estimators of which both forms are certified."""
+"""Estimators that are certified both with and without division by the standard deviation."""
 COUPLED = ("gae", "gdpo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
-"""Estimators whose advantages depend on the whole batch; a user's estimator may belong to them too."""
+"""Estimators whose advantages depend on the whole batch; a user's estimator is treated as one of them."""
 BUILT_IN = frozenset(ADV_ESTIMATOR_REGISTRY)
 """The estimators of verl and agent_rl, without the user's estimators."""
 OPTION = "--estimator"
 
 
 def words() -> list[str]:
-    """Return the words of `algo=`, including this prefix."""
+    """Return all values of `algo=`, each with the prefix `algo=`."""
     return [f"{WORD}{file.stem}" for file in sorted((Path(agent_rl.config.__path__[0]) / "algo").glob("*.yaml"))]
 
 
@@ -45,10 +45,10 @@ def estimators() -> list[str]:
 
 
 def find(names: list[str]) -> list[str]:
-    """Return the methods that the user names; `rloo` names the word and the estimator, and no names mean all methods.
+    """Return the named methods; `rloo` means `algo=rloo` and the estimator, and an empty list means all methods.
 
     Raises:
-        ConfigError: there is no such method.
+        ConfigError: one of the methods does not exist.
     """
     known = [*words(), *estimators()]
     methods: list[str] = []
@@ -62,7 +62,7 @@ def find(names: list[str]) -> list[str]:
 
 @cache
 def method(name: str) -> Method:
-    """Return the algorithm that a word of `algo=` composes, or an estimator with a sum over tokens as loss."""
+    """Return the method of an `algo=` configuration, or an estimator with a loss that sums over tokens."""
     if name.startswith(WORD):
         config = _compose(name)
         mode = config.actor_rollout_ref.actor.loss_agg_mode
@@ -72,14 +72,14 @@ def method(name: str) -> Method:
 
 
 def user_method(text: str) -> Method:
-    """Return a user's function with a loss that sums over tokens.
+    """Return the method of a user's function, with a loss that sums over tokens.
 
     Args:
         text: `file.py:f`. A function with the argument `batch_keys` is called like
-            `AgentTrainer.estimate_advantages`, any other as an estimator of verl.
+            `AgentTrainer.estimate_advantages`, any other function like one of verl's estimators.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: the function does not exist.
     """
     function = find_object(text, Place(OPTION))
     if not callable(function):

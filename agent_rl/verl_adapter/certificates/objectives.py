@@ -1,6 +1,6 @@
 """The objectives whose gradients estimators compute: each is the mean of a function of a group's rewards.
 
-Every objective is divided by the number of samples, so that the exact gradient is the gradient of one sample.
+Every objective is divided by the number of samples, so that its exact gradient is a per-sample gradient.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Objective:
     """A formula whose gradient an estimator claims to compute.
 
     Attributes:
-        formula: the objective of a prompt, for readers.
-        of_group: its value per sample, from the rewards of the members that are trained on and the size of the group.
-        needs_two_levels: whether it exists only for rewards 0 and 1.
+        formula: the objective of a prompt as a readable formula.
+        of_group: returns the objective's value per sample, given the rewards of the trained members and the group size.
+        needs_two_levels: whether the objective exists only if every reward is 0 or 1.
     """
 
     formula: str
@@ -36,12 +36,12 @@ BEST = Objective("E[max of n]", lambda rewards, n: max(rewards) / n)
 def relative_to_group(formula: str, scale: Callable[[int, int], float]) -> Objective:
     """Return the objective of advantages `(R - group mean) / scale`, for rewards 0 and 1.
 
-    The mean gradient is a function of the success rate p times its gradient, a polynomial in Bernstein form; its
-    integral is the mean of a function of k, the successes of n samples.
+    The mean gradient is the gradient of the success rate p, times a polynomial in p in Bernstein form. The integral of
+    this polynomial is the mean of a function of k, the number of successes among n samples.
 
     Args:
         formula: the objective for many samples.
-        scale: from k of n successes, for 0 < k < n.
+        scale: returns the divisor for k successes among n samples, for 0 < k < n.
     """
 
     @cache
@@ -72,8 +72,8 @@ def declared(estimator: Any, divides_by_std: bool) -> Objective | None:
     """Return the objective that an estimator declares, or None for a heuristic.
 
     Args:
-        estimator: `algorithm.adv_estimator`, or a user's function; any other estimator than those below declares the
-            expected return.
+        estimator: `algorithm.adv_estimator`, or a user's function; estimators that are not named in this module
+            declare the expected return.
         divides_by_std: `algorithm.norm_adv_by_std_in_grpo`.
     """
     if estimator in ("grpo", "grpo_vectorized"):

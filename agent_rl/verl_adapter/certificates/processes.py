@@ -1,7 +1,7 @@
 """Small tasks whose trajectories can all be listed, so that a gradient over them can be computed exactly.
 
-A process is the code of one episode, which samples tokens (of two possible ones) in states whose logits are the
-parameters, reads observations and gives rewards. `enumerate_trajectories` plays a process once per trajectory.
+A process is the code of one episode, which samples tokens (0 or 1), reads observations and assigns rewards. The logits
+of a process's states are the policy's parameters. `enumerate_trajectories` plays a process once per trajectory.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class TabularTrajectory:
     """One trajectory of a process, produced by the process's code.
 
     Attributes:
-        prompt: the number of its prompt.
-        sequences: the tokens of each training sequence: state, action and number of events before, or `OBSERVATION`.
+        prompt: the number of the trajectory's prompt.
+        sequences: the tokens of each training sequence, as (state, action, number of earlier events) or `OBSERVATION`.
         rewards: sequence, position, component and value of each reward.
-        chance: the probability of all events that the policy does not decide.
+        chance: the joint probability of all random outcomes that do not depend on the policy.
         is_scored: whether the trajectory reaches the trainer.
-        events: what has happened, in order: the actions, and the outcomes of chance.
-        is_likely: whether each event that the policy does not decide is the most likely one.
+        events: the actions and the random outcomes so far, in order.
+        is_likely: whether each random outcome so far was the more likely one.
     """
 
     prompt: int = 0
@@ -52,15 +52,15 @@ class TabularTrajectory:
         return bool(event)
 
     def observe(self, tokens: int = 1) -> None:
-        """Read an observation, which ends the turn, and whose tokens are masked."""
+        """Read an observation, which ends the turn and whose tokens are masked."""
         self.sequences[-1] += [OBSERVATION] * tokens
 
     def reward(self, value: float, component: str = COMPONENTS[0]) -> None:
-        """Give a reward for the current turn."""
+        """Record a reward for the current turn."""
         self.rewards.append((len(self.sequences) - 1, len(self.sequences[-1]) - 1, component, value))
 
     def fold(self) -> None:
-        """Begin a new training sequence, whose prompt holds the history."""
+        """Begin a new training sequence, whose prompt contains the history."""
         self.sequences.append([])
 
     def fail(self) -> None:
@@ -88,15 +88,15 @@ class TabularTrajectory:
 
 @dataclass(frozen=True)
 class TabularProcess:
-    """A task with a name, and the size of its batches.
+    """A named task, with the sizes of its groups and batches.
 
     Attributes:
-        play: the code of an episode.
+        play: the function that plays an episode.
         members: samples per prompt.
         prompts: prompts per batch.
-        has_two_levels: whether the rewards of its trajectories have two values, 0 and 1.
-        is_small: whether it takes part in a certificate of reduced size.
-        bias: added to the logits of token 1.
+        has_two_levels: whether the reward of every trajectory is 0 or 1.
+        is_small: whether the process is used in certificates of reduced size.
+        bias: a number that is added to the logits of token 1.
     """
 
     play: Callable[[TabularTrajectory], None]
@@ -108,12 +108,12 @@ class TabularProcess:
 
     @property
     def name(self) -> str:
-        """The name of the function."""
+        """The name of the `play` function."""
         return self.play.__name__
 
 
 def enumerate_trajectories(play: Callable[[TabularTrajectory], None], prompt: int = 0) -> Iterator[TabularTrajectory]:
-    """Play a prompt once for each sequence of actions and events."""
+    """Play a prompt once for each possible sequence of actions and random outcomes."""
     scripts: list[tuple[int, ...]] = [()]
     while scripts:
         script = scripts.pop()
@@ -125,7 +125,7 @@ def enumerate_trajectories(play: Callable[[TabularTrajectory], None], prompt: in
 
 
 def lengths(play: TabularTrajectory) -> None:
-    """Stop, or continue for up to five turns; each turn has a reward, and the number of turns affects the outcome."""
+    """Play one to five turns, each of which has a reward; the number of turns affects the outcome."""
     for turn, outcome in enumerate((0.2, 0.6, 0.9, 0.5, 0.1)):
         is_over = not play.sample(f"turn {turn}") or turn == 4
         play.reward(0.3)
@@ -135,7 +135,7 @@ def lengths(play: TabularTrajectory) -> None:
 
 
 def turn_rewards(play: TabularTrajectory) -> None:
-    """Each turn has two tokens, the content and whether to continue; each turn and the end earn a reward."""
+    """Play up to three turns that sample their content and whether to continue; each turn and the end earn a reward."""
     content = 0
     for turn in range(3):
         content += play.sample(f"content {turn}")
@@ -147,7 +147,7 @@ def turn_rewards(play: TabularTrajectory) -> None:
 
 
 def shared(play: TabularTrajectory) -> None:
-    """Odd and even turns have separate parameters; stopping after two to four of six turns is success."""
+    """Odd and even turns have separate parameters; an episode that stops after two to four of six turns succeeds."""
     turns = 1
     while play.sample("odd turn" if turns % 2 else "even turn") and turns < 6:
         play.observe()
@@ -156,7 +156,7 @@ def shared(play: TabularTrajectory) -> None:
 
 
 def folded(play: TabularTrajectory) -> None:
-    """One to four training sequences: each turn after the first begins a new sequence, and most turns have a reward."""
+    """Play up to four turns, each in a training sequence of its own; most turns have a reward."""
     for turn, outcome in enumerate((0.0, 0.4, 1.0, 0.2)):
         if turn == 3 or not play.sample(f"turn {turn}"):
             return play.reward(outcome + 0.3 * play.sample("answer"))

@@ -1,4 +1,4 @@
-"""Computes the advantages of a stored batch again, with the estimator and the settings of its run."""
+"""Recomputes the advantages of a stored batch with the estimator and the settings of its run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StoredRow(NamedTuple):
 
 
 def turn_record(sequence: TrainingSequence, trajectory: Trajectory, settings: GigpoSettings) -> dict[str, Any]:
-    """Return what the agent loop sent to the trainer about the turns of a training sequence."""
+    """Return the record of a training sequence's turns, as the agent loop sent it to the trainer."""
     rewards = trajectory.score.turn_rewards if trajectory.score else []
     states = turns.turn_states(trajectory, settings.history)
     return {**turns.credit_fields(sequence, trajectory, states), turns.REWARDS: rewards}
@@ -41,7 +41,7 @@ def stored_advantages(rows: Sequence[StoredRow], algorithm: Any, settings: Gigpo
     """Return the advantages of each row's response tokens.
 
     Args:
-        rows: the rows of a batch without those that only fill it up.
+        rows: the rows of a batch without its padding rows.
         algorithm: the run's `algorithm` section, with an estimator in `STORED`.
         settings: GiGPO's settings.
     """
