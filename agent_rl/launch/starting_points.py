@@ -1,6 +1,6 @@
 """Starting points: a working task, tool, agent, reward or recipe with its test, copied from the files in `starts/`.
 
-Each folder of `starts/`, except `task`, is a complete recipe under the name `my_<kind>`, which the copy replaces. The
+Each folder of `starts/`, except `task`, is a complete recipe with the name `my_<kind>`; a copy has the user's name. The
 README in the folder lists the next commands.
 """
 

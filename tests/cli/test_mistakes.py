@@ -38,7 +38,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*TRAIN, "actor_rollout_ref.rollout.name=vllm"), ("actor_rollout_ref.rollout.name", "vllm", "sglang")),
     ((*TRAIN, f"{REWARD}.efficency.penalty=1"), (f"{REWARD}.efficency", "Did you mean 'efficiency'?")),
     ((*TRAIN, f"{REWARD}.efficiency.penalty=much"), (f"{REWARD}.efficiency.penalty", "much")),
-    ((*TRAIN[:2], *FILES, f"{SCORER}=math", f"{MODEL}=./mine"), (f"{MODEL}: there is no ./mine", "Make it with: ")),
+    ((*TRAIN[:2], *FILES, f"{SCORER}=math", f"{MODEL}=./mine"), (f"{MODEL}: there is no ./mine", "Make the model")),
     ((*TRAIN, "data.train_files=no.parquet"), ("data.train_files: there is no no.parquet", "Correct the path")),
     ((*TRAIN, "data.train_files=."), ("data.train_files: . is a folder", "Correct the path")),
     ((*TRAIN, *FILES, "data.train_files=raw.jsonl"),
