@@ -78,7 +78,7 @@ def audit_trajectory(
     stretches = [stretch for sequence in record["sequences"] for stretch in stretches_of(sequence)]
     audits = [TurnAudit(number, stretch.end - stretch.start) for number, stretch in enumerate(stretches)]
     if len(stretches) != len(turns):
-        problem = f"{len(stretches)} stretches of sampled tokens for {len(turns)} turns"
+        problem = f"there are {len(stretches)} stretches of sampled tokens, but {len(turns)} turns"
         if not audits:
             return [TurnAudit(0, 0, mask=problem)]
         audits[-1].mask = problem
@@ -166,7 +166,7 @@ def _compare(
             best = min(errors, key=lambda shift: (errors[shift], abs(shift)))
             if best and errors[0] > MISALIGNED * errors[best] and len(recorded) > 2:
                 side = "later" if best > 0 else "earlier"
-                audit.logprobs = f"values fit the tokens one place {side} ({errors[best]:.3f}, not {errors[0]:.3f})"
+                audit.logprobs = f"values fit better one place {side} (error {errors[best]:.3f}, not {errors[0]:.3f})"
 
 
 def _find_drift(

@@ -1,4 +1,4 @@
-"""Forks: episodes that continue a stored trajectory from one of its turns, and the Monte Carlo values of these turns.
+"""Forks: episodes that continue a stored trajectory from one of its turns, and Monte Carlo values of such turns.
 
 A fork is an evaluation whose rows are turns: each episode restores the trajectory up to the turn
 (`agent_rl.agents.episode.recording`), and then the policy continues with a new turn.

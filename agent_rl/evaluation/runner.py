@@ -113,7 +113,7 @@ async def run(
 
     Args:
         evaluation: the evaluation to run.
-        source: the open source that creates the policies.
+        source: creates the policies; it must already be open.
         ledger: contains the finished episodes and stores new episodes.
         on_record: called with the record of every episode that finishes.
 

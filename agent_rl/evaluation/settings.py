@@ -40,7 +40,7 @@ class MultiTurnSettings(_Section):
 
 
 class RewardFunctionSettings(_Section):
-    """A user's reward function that replaces the scorers, with verl's keys."""
+    """A user's reward function that replaces the scorers, configured with verl's keys."""
 
     path: str | None = None
     """Python file; if null, the scorers of `agent_rl.reward` compute `correctness`."""

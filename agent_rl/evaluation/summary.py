@@ -22,14 +22,14 @@ from agent_rl.evaluation.ledger import Record
 from agent_rl.trajectory.estimates import LEVEL, Estimate, estimate_mean, estimate_rate
 
 SOLVED = 1.0
-"""Minimum correctness for a sample to count as right."""
+"""Minimum correctness of a sample that is considered right."""
 
 SHOWN = ("turns", "tool_calls", "tool_errors", "malformed_rate", "answered")
 """Metrics shown in the table; the summary contains all metrics."""
 
 
 def is_solved(record: Record) -> bool:
-    """Whether a sample counts as right."""
+    """Whether a sample is considered right."""
     return record.components.get("correctness", 0.0) >= SOLVED
 
 

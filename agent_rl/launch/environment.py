@@ -9,7 +9,7 @@ A run on GPUs needs these variables, which NVIDIA's wheels do not set:
 - `PATH` starts with the environment's `bin`, which contains `ninja`, the program that builds the kernels.
 
 A batch system's TMPDIR is often too long for Ray's sockets, and a container's user may have no home directory. The
-functions here keep the user's settings and load no library.
+functions of this module keep the user's settings and load no library.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _dead_actor(lines: list[str]) -> tuple[str, list[str]] | None:
-    """Return the first process that died, without the waiting process's traceback, or None if Ray names no process."""
+    """Describe the first process that died, without the waiting process's traceback; None if Ray names no process."""
     match = _DEAD_ACTOR.search("\n".join(lines))
     if match is None:
         return None

@@ -92,7 +92,7 @@ def run_trainer(
     log, metrics = out / "train.log", out / NEW_METRICS
     mark = hashlib.sha256(os.fsencode(out)).hexdigest()[:16]
     _end_processes(RUN, mark)  # left by an earlier start whose launcher was killed
-    Tail(metrics, 0, _kept(metrics, _ignore, on_output)).read()  # an aborted start leaves unread lines
+    Tail(metrics, 0, _kept(metrics, _ignore, on_output)).read()  # an aborted start may leave unread lines
     metrics.unlink(missing_ok=True)
     before = shared_files()
     try:

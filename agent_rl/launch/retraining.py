@@ -1,4 +1,4 @@
-"""Compares a run with `policy=trace` with the run whose trajectories it trains on, before anything is started.
+"""Compares a run that has `policy=trace` to the run on whose trajectories it trains, before anything is started.
 
 The recorded trajectories and rewards are used unchanged. A different value of a key on which they depend would have no
 effect, and is rejected. Keys on which only the updates depend may differ; `differences` lists them.
@@ -51,8 +51,8 @@ def recorded_run(case: RunCase) -> Iterator[ConfigError]:
             yield ConfigError(key, f"policy=trace cannot be used with {value!r}: {why}", "Switch it off")
     run, folder = RunFolder(case.config), case.folder / Path(place).expanduser()
     if run.path == folder:
-        yield ConfigError("agent_rl.run.folder", f"{KEY} names this folder too", "Set another folder")
-    before = read_record(folder, KEY, "Set it to the folder of a run")
+        yield ConfigError("agent_rl.run.folder", f"{KEY} names the same folder", "Set another folder")
+    before = read_record(folder, KEY, "Set the key to the folder of a run")
     for key, text in compared(before, run.record, UNUSED)[0].items():
         if key.startswith(SAMPLING) and not key.startswith((*UPDATES, *UNUSED)):
             problem = f"policy=trace uses trajectories and rewards as they were recorded, but {text}"
@@ -70,10 +70,10 @@ def differences(place: str, record: Mapping[str, Any]) -> list[str]:
         place: the folder of the recorded run.
         record: the record (`RunFolder.record`) of the run that trains on the recorded run.
     """
-    before = read_record(Path(place).expanduser(), KEY, "Set it to the folder of a run")
-    notes = [f"trains on the trajectories of {place}, without an engine"]
+    before = read_record(Path(place).expanduser(), KEY, "Set the key to the folder of a run")
+    notes = [f"this run trains on the trajectories of {place}, without an engine"]
     if keys := [key for key in compared(before, record, UNUSED)[0] if key != MODEL]:
-        text = "after the first update the weights are not those that sampled the trajectories (off-policy)"
+        text = "after the first update, the weights differ from those that sampled the trajectories (off-policy)"
         notes.append(f"{', '.join(keys)} differ from {place}: {text}")
     weights = [name for name in _differ(_model(before), _model(record)) if name.endswith(WEIGHTS)]
     other = {name: _differ(before.get(name, {}), record[name]) for name in ("versions", "machine")}

@@ -165,7 +165,7 @@ class RunFolder:
         before, step = self.require_same(), self._checkpoint()
         started = []
         if step is not None:
-            self.notes.append(f"resumes from {step}")
+            self.notes.append(f"the run resumes from {step}")
             started += (before or {}).get("started", [])
         elif before is not None:
             self._move_away()

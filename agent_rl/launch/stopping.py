@@ -16,7 +16,7 @@ from typing import Any
 from agent_rl.verl_adapter.ending import STOP_FILE
 
 STOPPED = 75
-"""Exit status of a run that has ended early on request: `EX_TEMPFAIL`, try again later."""
+"""Exit status of a run that has ended early on request, which is `EX_TEMPFAIL` ("try again later")."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

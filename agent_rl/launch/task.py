@@ -39,7 +39,7 @@ MAX_NAME = 120
 """Maximum number of characters of a run's name; a file system allows 255 for a folder."""
 logger = logging.getLogger(__name__)
 
-HEADER = "# Written by agent-rl for {}; the next command with this file writes it again.\n"
+HEADER = "# Written by agent-rl for {}; the next command for that environment overwrites this file.\n"
 
 
 class _Trial(NamedTuple):

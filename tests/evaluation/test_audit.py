@@ -154,7 +154,7 @@ def test_log_probs_of_the_tokens_beside_are_found_with_the_model(sound, template
     assert not any(audit.logprobs for audit in audit_trajectory(sound, template, compute))
     sequence["logprobs"] = late
     found = audit_trajectory(sound, template, compute)
-    assert all("values fit the tokens one place earlier" in audit.logprobs for audit in found)
+    assert all("values fit better one place earlier" in audit.logprobs for audit in found)
     assert not any(audit.logprobs for audit in audit_trajectory(sound, template))  # nothing shows without the model
 
 

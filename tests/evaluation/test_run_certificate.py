@@ -384,7 +384,7 @@ def test_a_reward_that_can_be_gamed_is_a_problem(folder: Path, tmp_path: Path) -
     (tmp_path / "run/run.json").write_text(json.dumps(about))
     (line,) = (line for line in certify_run(tmp_path / "run") if line.check == "reward")
     assert line.status == "not checked"
-    assert "it cannot be loaded" in line.text
+    assert "the reward cannot be loaded" in line.text
 
 
 def test_a_run_whose_model_is_not_here_is_checked_as_far_as_possible(folder: Path, tmp_path: Path) -> None:

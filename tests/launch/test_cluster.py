@@ -101,7 +101,7 @@ def test_a_port_that_is_taken_and_a_head_that_does_not_answer_are_named() -> Non
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         nodes = Nodes(2, 0, "127.0.0.1", taken.getsockname()[1])
-        message = r"is already in use. Choose another MASTER_PORT"
+        message = r"is already in use. Set MASTER_PORT to another port"
         with pytest.raises(ClusterError, match=message), head(nodes, [], 0):
             pass
     with pytest.raises(ClusterError, match=r"rank 1: no head answered at \[::1\]:1 within 0 s"):

@@ -73,7 +73,7 @@ def test_run_json_says_what_was_started_and_holds_no_secret(tmp_path: Path, monk
 def test_the_same_configuration_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     begin(tmp_path, checkpoint=7)
     run = begin(tmp_path, trainer__total_epochs=9)
-    assert run.notes == ["resumes from step 7"]
+    assert run.notes == ["the run resumes from step 7"]
     assert len(json.loads((tmp_path / "run.json").read_text())["started"]) == 2
 
 

@@ -44,7 +44,7 @@ def verdicts(
     """Return whether every seed meets each criterion for a CPU version; without seeds, only `oracle_is_1` can be met.
 
     Args:
-        outcomes: outcomes of the seeds.
+        outcomes: the outcomes of the runs, one for each seed.
         policies: success of the world's policies, by name.
         judgements: agreement of policies that score answers, by name.
         baselines: names of the policies that a trained policy has to beat.

@@ -48,7 +48,7 @@ def diagnose(
     tell: Tell = lambda text: None,
     machine: Machine | None = None,
 ) -> list[Finding]:
-    """Check this machine and, with a recipe, the run that it would start here.
+    """Check this machine and, with a recipe, the run that the recipe would start on this machine.
 
     Args:
         recipe: a folder with `config.yaml`; None means the machine and the installation only.
@@ -100,7 +100,7 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
             findings.extend(check(case))
         except Exception as error:  # noqa: BLE001 - a broken check is reported and must not hide the others
             text = f"the check itself failed: {reason(error)}"
-            findings.append(Finding(check.subject, Status.WARNING, text, "Report it with the recipe", check.group))
+            findings.append(Finding(check.subject, Status.WARNING, text, "Report this bug and the recipe", check.group))
 
     thread = threading.Thread(target=run, daemon=True)  # a check that hangs must not prevent the doctor from exiting
     thread.start()

@@ -135,7 +135,7 @@ def context(case: Case) -> Finding | None:
     longest = case.model.config.get("max_position_embeddings")
     lengths = f"data.max_prompt_length={prompt} + data.max_response_length={response}"
     if not longest:
-        return skipped(f"{lengths}; the model's limit is not known here")
+        return skipped(f"{lengths}; the model's limit is unknown on this machine")
     if prompt + response > longest:
         remedy = "Lower one of the two lengths, or use a model with a longer context"
         return problem(f"{lengths} is more than the model's {longest} positions", remedy)

@@ -20,7 +20,7 @@ from agent_rl.preflight.check import Finding, Needs, check, problem, skipped, wa
 
 ROLLOUT = "actor_rollout_ref.rollout"
 BUSY = 0.05
-"""A GPU counts as busy if more than this share of its memory is in use."""
+"""A GPU is considered busy if more than this share of its memory is in use."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def accelerator(case: Case) -> Finding | None:
         remedy = "Fix the driver. If the device is not from NVIDIA, ignore this warning"
         return warning("there is a device file for a GPU, but nvidia-smi lists no GPU", remedy)
     if case.joins:
-        return skipped("this machine has no GPU, and the Ray cluster's machines cannot be checked here")
+        return skipped("this machine has no GPU, and the Ray cluster's machines cannot be checked from it")
     return problem("this machine has no GPU", "Set VERL_PLATFORM=cpu to use the CPU")
 
 
@@ -242,7 +242,7 @@ def gpus_per_node(case: Case) -> Finding | None:
             return problem(text, f"Set ray_kwargs.ray_init.num_gpus={needed}")
         return None
     if case.joins or not here:
-        return skipped(f"the run needs {needed} GPUs, but its GPUs cannot be counted here")
+        return skipped(f"the run needs {needed} GPUs, which cannot be counted on this machine")
     if needed > here:
         remedy = f"Set trainer.n_gpus_per_node to {here} or less (half of that if the engines have their own GPUs)"
         return problem(f"{needed} GPUs are needed, but this machine has {here}, so the run would hang", remedy)

@@ -99,7 +99,7 @@ def gpu(case: Case) -> Iterator[Finding]:
     if case.on_cpu:
         return
     if not case.model.parameters:
-        yield skipped(f"the number of parameters of {case.model.name} is not known here")
+        yield skipped(f"the number of parameters of {case.model.name} is unknown on this machine")
     elif not case.gpus:
         yield skipped(f"this machine has no GPU, so the memory for {_billions(case)} parameters cannot be checked")
     else:
@@ -141,7 +141,7 @@ def host(case: Case) -> Finding:
     if case.is_elsewhere:
         return skipped("this machine has no GPU, so the run would be on another machine")
     if parameters is None:
-        return skipped(f"{_gib(free)} are available, but the number of parameters is not known here")
+        return skipped(f"{_gib(free)} are available, but the number of parameters is unknown on this machine")
     need, what = _host_need_cpu(case, parameters) if case.on_cpu else _host_need_gpu(case, parameters)
     return _fits(need, free, what, "Close other programs, use a smaller model, or offload less")
 
@@ -191,7 +191,7 @@ def disk(case: Case) -> Finding | None:
     if every <= 0:
         return None
     if not parameters:
-        return skipped(f"{case.shown(folder)} has {_gib(free)} free, but the number of parameters is not known here")
+        return skipped(f"{case.shown(folder)} has {_gib(free)} free, but the number of parameters is unknown")
     one = parameters * CHECKPOINT_BYTES * (2.0 if _has_critic(case) else 1.0)
     steps, limit = total_steps(case), case.get("trainer.max_actor_ckpt_to_keep")
     number = min(max(1, steps // every), int(limit or sys.maxsize))

@@ -41,7 +41,7 @@ def ray_cluster(case: Case) -> Finding | None:
         text = f"{file} names the address {address} of a Ray cluster that has ended, so the run would hang"
         return problem(text, f"Delete {file}, or set RAY_ADDRESS=local")
     ray_init = case.get("ray_kwargs.ray_init", {})
-    text = f"a Ray cluster is already running here ({address}), and the run would join it"
+    text = f"a Ray cluster is already running on this machine ({address}), and the run would join it"
     if refused := [name for name in SIZES if ray_init.get(name) is not None]:
         text += f". Ray would reject {', '.join(refused)}"
         return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start a new one")
@@ -78,7 +78,7 @@ def logical_cpus(case: Case) -> Finding | None:
     need = FIXED_CPUS + units + per_gpu * case.world_size + CPUS_PER_ENGINE_GPU * own
     num_cpus, machines = case.get("ray_kwargs.ray_init.num_cpus"), case.number("trainer.nnodes", 1)
     if case.joins:
-        return skipped(f"the cluster needs {need} logical CPUs, but its nodes cannot be checked here")
+        return skipped(f"the cluster needs {need} logical CPUs, but its nodes cannot be checked from this machine")
     if num_cpus is None and case.is_elsewhere:
         return skipped(f"{need} are needed, but this machine has no GPU, so the run would be on another machine")
     available = machines * (int(num_cpus) if num_cpus is not None else case.machine.cores)
