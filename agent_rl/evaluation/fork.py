@@ -49,7 +49,7 @@ class ForkEvaluation(Evaluation):
         return cls(base.settings, base.rows, base.specs, base.reward, recordings)
 
     def loop(self, agent: str, tokenizer: Any = None) -> EpisodeLoop:
-        """Return an agent's loop for one episode, which restores the recording of its row."""
+        """Return an agent's loop for one episode, which restores the recording of the episode's row."""
         loop = super().loop(agent, tokenizer)
         loop.recordings = self.recordings
         return loop

@@ -2,8 +2,8 @@
 
 A judge is a chat endpoint with a prompt template, a reward model, or your own function. A judge scores answers one by
 one, or compares the answers of a pair in both orders, each with half the weight. An unreadable verdict counts as wrong;
-failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus the share
-for the second answer: a judge that always prefers the first answer has a position bias of 1.
+samples without a reply are counted, but otherwise excluded. Position bias is the share of verdicts for the first answer
+minus the share for the second: a judge that always prefers the first answer has a position bias of 1.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def certify_run(
     keys, settings = dict(leaves(configuration)), AgentRLSettings.from_config(configuration)
     samples = list(read_run(path, keys, about.get("started", ())) if path.is_dir() else read_dump(path))
     if not samples:
-        raise ConfigError(str(path), "it contains no training trajectory", "Pass a run with a trace, or a dump")
+        raise ConfigError(str(path), "there is no training trajectory", "Pass a run with a trace, or a dump")
     are_own = not weights
     weights = weights or _weights(path, keys, {row.step for sample in samples for row in sample.rows})
     model = tokenizer or keys.get("actor_rollout_ref.model.path") or next(iter(weights.values()), None)

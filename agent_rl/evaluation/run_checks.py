@@ -47,7 +47,7 @@ def check_tokens(samples: Iterable[StoredSample], settings: AgentRLSettings) -> 
         trained, any_rows = trained + own, any_rows or bool(sample.rows)
         rest["masked" if sample.fate == "kept" else sample.fate] += max(0, sampled - own)
         if sample.fate == UNEXPLAINED:
-            yield f"{sample.id}: it has a reward, but is in no batch"
+            yield f"{sample.id}: the trajectory has a reward, but is in no batch"
         if sample.sequences and masked != sampled:
             yield f"{sample.id}: {masked} tokens have mask 1, but {sampled} were sampled"
         elif (place := _first_difference(sample)) is not None:

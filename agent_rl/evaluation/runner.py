@@ -67,7 +67,7 @@ class Evaluation:
         check_rows(rows, source=settings.data)
         for column in ("images", "videos"):
             if any(row.get(column) for row in rows) and (column, settings.policy) != ("images", "chat"):
-                problem = f"its rows contain {column}, which policy={settings.policy} cannot show"
+                problem = f"the rows contain {column}, which policy={settings.policy} cannot show"
                 raise ConfigError(settings.data, problem, "Use policy=chat for images; remove videos")
         function, limit = settings.reward.custom_reward_function.model_dump(), settings.sampling.max_response_tokens
         reward = configured_reward(settings.agent_rl.reward, function, max_response_tokens=limit)

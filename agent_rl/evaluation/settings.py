@@ -124,7 +124,7 @@ def read_settings(
     """
     values = _parse_words(overrides)
     for key in values.keys() & flags.keys():
-        raise ConfigError(str(key), "it is set twice", f"Remove --{key} or {key}=")
+        raise ConfigError(str(key), "the setting appears twice", f"Remove --{key} or {key}=")
     if recipe is not None:
         values = _plain(OmegaConf.merge(OmegaConf.create(dict(recipe)), OmegaConf.create(values)))
     section = AgentRLSettings.from_config({SECTION: values.pop(SECTION, None)})

@@ -101,7 +101,7 @@ class Nodes:
             raise ConfigError("--ntasks-per-node", "SLURM runs several tasks on a node", "Set --ntasks-per-node=1")
         head = environ.get("MASTER_ADDR") or environ.get("PET_MASTER_ADDR") or _slurm_head(environ)
         if not head:
-            raise ConfigError("MASTER_ADDR", "it is not set", "Set it to the first node's host name or address")
+            raise ConfigError("MASTER_ADDR", "the variable is not set", "Set the first node's host name or address")
         return cls(count, rank, head, _number(environ, "MASTER_PORT", "PET_MASTER_PORT") or PORT)
 
 
@@ -295,7 +295,7 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
     for name in names:
         if text := environ.get(name):
             if not text.isdecimal():
-                raise ConfigError(name, f"{text!r} is not a number", "Set it to a whole number")
+                raise ConfigError(name, f"{text!r} is not a number", "Use a whole number")
             return int(text)
     return None
 

@@ -230,7 +230,7 @@ def _searchpath(folder: Path) -> list[str]:
 def _verl_config_dir() -> Path:
     spec = importlib.util.find_spec("verl")
     if spec is None or spec.origin is None:
-        raise ConfigError("verl", "it is not installed", "Install agent-rl[sglang], or on a CPU run make install")
+        raise ConfigError("verl", "verl is not installed", "Install agent-rl[sglang], or on a CPU run make install")
     return Path(spec.origin).parent / "trainer" / "config"
 
 

@@ -185,7 +185,7 @@ def last_trajectory(path: Path, step: int) -> Trajectory | None:
 
 
 def _fitting(parts: Sequence[tuple[int, list[RenderableType]]], height: int) -> list[RenderableType]:
-    """Return the parts that fit into `height` lines, chosen by lowest rank."""
+    """Return the parts that fit into `height` lines, starting with the lowest ranks."""
     places: set[int] = set()
     for place in sorted(range(len(parts)), key=lambda place: parts[place][0]):
         if sum(len(parts[each][1]) for each in [*places, place]) <= height:

@@ -156,7 +156,7 @@ def copy_recipe(name: str, target: Path) -> list[Path]:
     if name not in (recipes := described()):
         raise ConfigError(name, "there is no recipe with this name", did_you_mean(name, recipes))
     if target.exists():
-        raise ConfigError(str(target), "it already exists", "Choose a new folder")
+        raise ConfigError(str(target), "the folder already exists", "Choose a new folder")
     share = share_folder()
     shutil.copytree(share / "recipes" / name, target, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     config = (target / "config.yaml").read_text(encoding="utf-8").replace(f"recipes/{name}/", "")

@@ -131,7 +131,7 @@ def load_task(target: str) -> EnvironmentType:
     file, _, attribute = own.partition(":")
     path = Path(file).expanduser().resolve()
     if not path.is_file():
-        raise ConfigError(file, "there is no such file", f"Write one with: agent-rl new task {path.stem}")
+        raise ConfigError(file, "there is no such file", f"Create a task with: agent-rl new task {path.stem}")
     name = re.sub(r"\W+", "_", f"{path.stem}_{attribute}".strip("_").lower())
     whole = [f"{path}:{attribute}" if attribute else str(path), *map(absolute, added)]
     return load_environment(name, ADDED.join(whole), target)

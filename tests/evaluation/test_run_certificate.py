@@ -440,7 +440,7 @@ def test_only_the_repeated_steps_of_a_resumed_run_are_unused(tmp_path: Path) -> 
     assert "50.0% kept, 50.0% unused" in found["dropped"].text
     batch = list(trace.read_batches(run / "trace.jsonl"))[-1]
     append_batch(run / "trace.jsonl", trace.TrainedBatch(1, 0, batch.names[1:], batch.advantages[1:]))
-    assert problems(run)["tokens"] == [f"{second[0].id}: it has a reward, but is in no batch"]
+    assert problems(run)["tokens"] == [f"{second[0].id}: the trajectory has a reward, but is in no batch"]
     append_batch(run / "trace.jsonl", trace.TrainedBatch(1, 0, [f"{own.id}_0" for own in first], [0.5] * len(first)))
     assert "tokens" not in problems(run)  # the run was resumed, and ended before it repeated the update
 
@@ -459,7 +459,7 @@ LINE = '{"version": 1, "id": "a_0", "prompt": [], "stop_reason": "answered", "in
             LINE % '{"tokens": {"messages": [], "tools": [], "sequences": []}, "rows": [], "temperature": 0}',
             "greater than 0",
         ),
-        ("", "it contains no training trajectory"),
+        ("", "there is no training trajectory"),
     ],
 )
 def test_mistakes_in_a_dump_are_named(text: str, said: str, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_environment_says_which_node_this_is(environ: dict[str, str], expect
         ({"NNODES": "2"}, "NODE_RANK: there are 2 nodes, but no rank is set"),
         ({"NNODES": "2", "NODE_RANK": "2"}, "NODE_RANK: there is no rank 2 among 2 nodes. Set a number from 0"),
         ({"NNODES": "1:4", "NODE_RANK": "0"}, "NNODES: '1:4' is not a number"),
-        ({"NNODES": "2", "NODE_RANK": "0"}, "MASTER_ADDR: it is not set"),
+        ({"NNODES": "2", "NODE_RANK": "0"}, "MASTER_ADDR: the variable is not set"),
         ({**SLURM, "SLURM_LOCALID": "1"}, "Set --ntasks-per-node=1"),
         ({"NNODES": "2", "RAY_ADDRESS": "10.0.0.1:6379"}, "RAY_ADDRESS: NNODES is also set"),
     ],

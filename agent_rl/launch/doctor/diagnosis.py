@@ -140,10 +140,10 @@ def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
         findings: list[Finding] = pickle.loads(done.stdout)
         return findings
     except subprocess.TimeoutExpired:
-        text = f"it has not answered within {CHILD_LIMIT_S:g} seconds"
+        text = f"verl's checks have not finished within {CHILD_LIMIT_S:g} seconds"
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode(errors="replace").strip().splitlines()
-        text = f"it cannot be imported: {lines[-1] if lines else error.returncode}"
+        text = f"verl cannot be imported: {lines[-1] if lines else error.returncode}"
     remedy = "Fix the installation: python -c 'import verl' shows what is wrong"
     return [Finding("verl", Status.PROBLEM, text, remedy, "installation")]
 

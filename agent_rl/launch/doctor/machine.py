@@ -123,7 +123,7 @@ class Machine:
             facts = json.loads(file.read_text(encoding="utf-8"))
             return cls(facts["environ"], {name: facts[name] for name in FACTS})
         except (OSError, ValueError, LookupError, TypeError) as error:
-            problem = f"it does not contain the facts about a machine: {error!r}"
+            problem = f"the file does not contain the facts about a machine: {error!r}"
             remedy = "Write the file on the machine with: agent-rl doctor --save-machine FILE"
             raise ConfigError(str(file), problem, remedy) from error
 
@@ -260,7 +260,7 @@ def try_compilers(home: str, environ: Mapping[str, str]) -> dict[str, str]:
         extension = [compiler, "-shared", "-fPIC", include, "extension.c", "-o", "extension.so"]
         commands = {"Python.h": [extension], **({"CUDA": [nvcc, link]} if home else {})}
         path = os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")])
-        ninja = "" if shutil.which("ninja", path=path) else "it is not installed (pip install ninja)"
+        ninja = "" if shutil.which("ninja", path=path) else "ninja is not installed (pip install ninja)"
         return {"ninja": ninja} | {name: _failure(each, folder, variables, ends) for name, each in commands.items()}
 
 

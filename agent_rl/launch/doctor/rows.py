@@ -148,7 +148,7 @@ class _Checks:
         try:
             value = (await answers.measure(answered(row, own, row["agent_name"]), None)).value
             if value < 1:
-                text = f"its own ground truth, given as the answer, scores {value:g}: {_short(own)}"
+                text = f"the row's own ground truth, given as the answer, scores {value:g}: {_short(own)}"
                 return RowFinding("ground truth", text, "Correct the ground truth, or choose another scorer")
             for other in dict.fromkeys(others):
                 if other != own and (await answers.measure(answered(row, other, row["agent_name"]), None)).value >= 1:

@@ -128,7 +128,7 @@ def examine(template: UsedTemplate) -> Iterator[Finding]:
     try:
         rewritten = _rewritten(template, template.conversation())
     except Exception as error:  # noqa: BLE001 - a template may raise any error, which is reported
-        text = f"it cannot render system, user, assistant, {template.observation_role}: {reason(error)}"
+        text = f"the template cannot render system, user, assistant, {template.observation_role}: {reason(error)}"
         remedy = f"Set {TEMPLATE_KEY}, or use react_agent" if template.native else f"Set {TEMPLATE_KEY}"
         if template.observation_role == "tool" and not template.native:
             remedy += ", or agent_rl.react.observation_role=user"
@@ -155,11 +155,11 @@ def _tools(template: UsedTemplate) -> Finding | None:
     """The template shows the tools that are passed to it."""
     subject, remedy = "tools shown", f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}"
     if not template.chat.names_tools:
-        text = "it has no place for tools, so training shows them in the first message, and a server does not show them"
+        text = "the template has no place for tools: training shows them in the first message, a server not at all"
         return warning(text, f"{remedy} in training and on the server", subject)
     if template.taught or NAME in template.text(template.conversation()[:2]):
         return None
-    return problem("it ignores the tools that are passed to it, so the policy never sees them", remedy, subject)
+    return problem("the template ignores the tools, so the policy never sees them", remedy, subject)
 
 
 def _calls(template: UsedTemplate) -> Finding | None:
@@ -171,7 +171,7 @@ def _calls(template: UsedTemplate) -> Finding | None:
         return warning(text, remedy, subject)
     if template.syntax in (syntax, AUTO):
         return None
-    text = f"it writes calls as {syntax}, but they are read as {template.syntax}"
+    text = f"the template writes calls as {syntax}, but they are read as {template.syntax}"
     return problem(text, f"Set {FORMAT_KEY}={syntax}, or {AUTO}", subject)
 
 
@@ -182,12 +182,12 @@ def _end(template: UsedTemplate) -> Finding | None:
     names = " or ".join(repr(chat.decode([end])) for end in ends)
     if not ends:
         remedy = f"Set {TEMPLATE_KEY} to a template that writes the eos token after each assistant turn"
-        return problem("it does not mark the end of the policy's turn", remedy, subject)
+        return problem("the template does not mark the end of the policy's turn", remedy, subject)
     if template.ends.issuperset(ends) or template.ends & chat.end_ids:
         return None
     stops = ", ".join(repr(chat.decode([end])) for end in sorted(template.ends)) or "none"
     remedy = f"Add {', '.join(map(str, ends))} to eos_token_id in the model's generation_config.json, or use the "
-    return warning(f"it ends turns with {names}, but the engine stops at {stops}", f"{remedy}-Instruct model", subject)
+    return warning(f"turns end with {names}, but the engine stops at {stops}", f"{remedy}-Instruct model", subject)
 
 
 def _stability(template: UsedTemplate, rewritten: str) -> Finding | None:

@@ -82,7 +82,7 @@ def models(case: Case) -> list[Finding]:
 
 @check("reward", "reward models' memory")
 def shares(case: Case) -> Finding | None:
-    """The reward models that share the trainer's GPUs fit there together."""
+    """The reward models that share the trainer's GPUs fit into the memory of these GPUs together."""
     served = case.settings.reward.models
     shared = {name: model.gpu_memory_utilization for name, model in served.items() if model.visits}
     if case.get("reward.reward_model.enable") and not case.get("reward.reward_model.enable_resource_pool"):
@@ -108,7 +108,7 @@ async def _reach(component: Component | GroupComponent) -> Finding | None:
     try:
         await asyncio.wait_for(component.reach(), REACH_S)
     except asyncio.TimeoutError:
-        text = f"it did not answer within {REACH_S:g} s"
+        text = f"the server did not answer within {REACH_S:g} s"
         return problem(text, "Start the server, or correct the url", subject)
     except ConfigError as error:
         return problem(f"{error.key}: {error.problem}", error.remedy, subject)
