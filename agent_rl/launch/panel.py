@@ -143,7 +143,7 @@ class RunPanel:
         """Return the lines that show how to end the run and where its files are."""
         text = "Ctrl-C ends the run now; nothing has been trained yet"
         if self.progress.is_training:
-            text = "Ctrl-C ends the run after this step and saves it; a second Ctrl-C ends it now"
+            text = "Ctrl-C ends the run after this step and saves it; a second one ends it now"
         line = _line(self._request or text, "bold yellow" if self._request else "dim")
         return [(7, [Text()] if self.progress.training else []), (0, [line]), (1, _places(self.progress))]
 

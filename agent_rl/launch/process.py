@@ -265,7 +265,7 @@ def _kept(
 
 
 def _is_kept(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
-    """Whether to keep an earlier start's metrics of a step; each start first validates the step before its first."""
+    """Whether to keep an earlier start's metrics of a step; every start begins by validating the previous step."""
     if earlier["step"] != first["step"]:
         return bool(earlier["step"] < first["step"])
     return TRAINED in earlier["data"] and TRAINED not in first["data"]

@@ -207,7 +207,7 @@ def _now() -> str:
 def compared(
     before: Mapping[str, Any], run: Mapping[str, Any], free: tuple[str, ...] = FREE_TO_CHANGE
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the differences of two runs' records by key, without keys that start with `free`, and other changes."""
+    """Return how the keys of two runs' records differ, except keys that start with one of `free`, and other changes."""
     old, new = (dict(leaves(each["configuration"])) for each in (before, run))
     differ: dict[str, str] = {}
     changed: list[str] = []

@@ -34,7 +34,7 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
         folder: the new folder.
 
     Returns:
-        The files, and the next commands.
+        The written files, and the next commands to run.
 
     Raises:
         ConfigError: the name cannot be used, or the folder exists.

@@ -122,7 +122,7 @@ def _absent(case: Case, name: str) -> Finding | None:
             text = f"{name} is not on this machine, and {key} forbids its download"
             return problem(text, f"Unset {key}, or use a folder")
     if not case.is_elsewhere and not case.machine.hub_answers:
-        remedy = f"Run hf download {name} where the Hub answers, with HF_HOME on a disk that this machine shares"
+        remedy = f"Run hf download {name} on a machine that reaches the Hub, with HF_HOME on a shared disk"
         return problem(f"{name} is not on this machine, and the Hub does not answer", remedy)
     text = f"{name} is not on this machine; it will be downloaded from the Hub on each node"
     return skipped(text, f"To check the model, run hf download {name}")
