@@ -3,11 +3,11 @@
 There are three kinds of findings; the first two are errors:
 
 - *mask*: the tokens with mask 1 are not the tokens of the turn;
-- *log-probs*: values that are not log-probabilities, or that belong to tokens that were not sampled; with a model,
-  values that fit the neighbouring tokens instead of the token itself;
+- *log-probs*: some values are not log-probabilities, or belong to tokens that were not sampled; if the audit has a
+  model, also values that fit the neighboring tokens better than their own tokens;
 - *drift*: a server that renders the whole conversation for every turn would show the policy different tokens, or even
-  different text, than it saw here. Training is not affected, because it appends to the sampled tokens, but such a
-  server shows the policy text that was not in training.
+  different text, than it saw in this trajectory. Drift does not affect training, which appends to the sampled tokens,
+  but such a server shows the policy text that it did not see in training.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Drift = Literal["none", "tokens", "text"]
 AROUND = 30
 """Number of characters shown on each side of a difference."""
 MISALIGNED = 3.0
-"""Log-probs are misaligned if their error at the neighbouring tokens is smaller by at least this factor."""
+"""Log-probs are misaligned if their error at the neighboring tokens is smaller by at least this factor."""
 
 
 @dataclass(slots=True)
@@ -40,11 +40,11 @@ class TurnAudit:
     mask: str | None = None
     logprobs: str | None = None
     retokenized: bool = False
-    """Whether tokenizing the turn's text gives other tokens than the sampled tokens."""
+    """Whether tokenizing the turn's text produces tokens other than the sampled tokens."""
     drift: Drift = "none"
-    """Whether the context before the turn differs from a fresh rendering of it, in tokens or even in text."""
+    """How the context before the turn differs from a fresh rendering: not at all, only in tokens, or also in text."""
     difference: str = ""
-    """Excerpts of both texts around the first difference, if the text drifts."""
+    """Excerpts of the context and of its fresh rendering around the first difference, if their texts differ."""
 
 
 @dataclass(slots=True)
@@ -69,16 +69,16 @@ def audit_trajectory(
     """Return the findings at each turn of a trajectory with tokens.
 
     Args:
-        trajectory: a trajectory of a trace with `agent_rl.trace.tokens`, read with its tokens.
+        trajectory: a trajectory read with its tokens, from a trace written with `agent_rl.trace.tokens=true`.
         template: the policy's chat template.
-        compute: returns the model's log-probability of all tokens of a sequence but the first; None skips this check.
+        compute: returns the model's log-probs of a sequence's tokens except the first; None skips this comparison.
     """
     record = trajectory.info["tokens"]
     turns = list(sampled_texts(trajectory))
     stretches = [stretch for sequence in record["sequences"] for stretch in stretches_of(sequence)]
     audits = [TurnAudit(number, stretch.end - stretch.start) for number, stretch in enumerate(stretches)]
     if len(stretches) != len(turns):
-        problem = f"{len(stretches)} stretches of sampled tokens for {len(turns)} turns"
+        problem = f"there are {len(stretches)} stretches of sampled tokens, but {len(turns)} turns"
         if not audits:
             return [TurnAudit(0, 0, mask=problem)]
         audits[-1].mask = problem
@@ -94,9 +94,9 @@ def audit_trajectory(
 
 
 def sampled_texts(trajectory: Trajectory) -> Iterator[tuple[str, int]]:
-    """Yield the text and the number of tokens of every turn, and of the notes that the policy wrote for a fold.
+    """Yield the text and token count of every turn, and of the notes that the policy wrote to fold its context.
 
-    Training excludes the turns that no client of the gateway has received.
+    Turns that no client of the gateway received are skipped, because training excludes them.
     """
     for turn in trajectory.turns:
         if turn.tokens and not turn.notes.get("unfetched"):
@@ -118,11 +118,11 @@ def _mask_problem(stretch: Stretch, sampled_text: str, tokens: int, template: Ch
     if len(sequence["mask"]) != len(sequence["response_ids"]):
         return f"{len(sequence['mask'])} entries for {len(sequence['response_ids'])} tokens"
     if stretch.end - stretch.start != tokens:
-        return f"{stretch.end - stretch.start} tokens have mask 1, {tokens} were sampled"
+        return f"{stretch.end - stretch.start} tokens have mask 1, but {tokens} were sampled"
     whole = template.decode(stretch.ids)
     texts = (template.decode(stretch.ids, special=False), whole, without_channels(whole))
     if not any(text.startswith(sampled_text) for text in texts):
-        return f"mask 1 is on {_short(whole)}, but the turn is {_short(sampled_text)}"
+        return f"the tokens with mask 1 are {_short(whole)}, but the turn is {_short(sampled_text)}"
     return None
 
 
@@ -136,7 +136,7 @@ def _logprobs_problem(stretch: Stretch) -> str | None:
     if bad := [value for value in own if not math.isfinite(value) or value > 1e-6]:
         return f"{bad[0]} is not a log-probability"
     if any(values[stretch.before : stretch.start]):
-        return "tokens that were not sampled have values"
+        return "tokens that were not sampled have log-probs"
     if len(own) > 1 and not any(own):
         return "all values are 0"
     return None
@@ -148,7 +148,7 @@ def _compare(
     audits: Sequence[TurnAudit],
     compute: Callable[[list[int]], list[float]],
 ) -> None:
-    """Compare recorded log-probs with the model's log-probs at the same tokens and at their neighbours."""
+    """Compare recorded log-probs with the model's log-probs at the same tokens and at the neighboring tokens."""
     for sequence in sequences:
         if sequence["logprobs"] is None:
             continue
@@ -166,13 +166,13 @@ def _compare(
             best = min(errors, key=lambda shift: (errors[shift], abs(shift)))
             if best and errors[0] > MISALIGNED * errors[best] and len(recorded) > 2:
                 side = "later" if best > 0 else "earlier"
-                audit.logprobs = f"values fit the tokens one place {side} ({errors[best]:.3f} against {errors[0]:.3f})"
+                audit.logprobs = f"values fit better one place {side} (error {errors[best]:.3f}, not {errors[0]:.3f})"
 
 
 def _find_drift(
     record: Mapping[str, Any], stretches: Sequence[Stretch], audits: Sequence[TurnAudit], template: ChatTemplate
 ) -> None:
-    """Compare each turn's context in the last sequence, the only sequence with known messages, with a new rendering."""
+    """Compare each turn's context with a fresh rendering, in the last sequence only, whose messages are known."""
     last, tools = record["sequences"][-1], record["tools"]
     messages = [] if last["images"] else record["messages"]  # the tokens of an image cannot be derived from text
     pairs = [(s, a) for s, a in zip(stretches, audits, strict=True) if s.sequence is last]

@@ -1,4 +1,4 @@
-"""`export_model`: writes a run's policy as a model folder that servers load, and returns the commands to serve it."""
+"""`export_model`: writes a run's policy as a model folder that servers can load, and returns commands to serve it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def export_model(run: str, to: Path) -> list[str]:
     file = source / "tokenizer_config.json"
     inside = file.is_file() and json.loads(file.read_text()).get("chat_template")
     if not inside and not (source / "chat_template.jinja").is_file():
-        remedy = "Set actor_rollout_ref.model.custom_chat_template in the run that trains it"
+        remedy = "Set actor_rollout_ref.model.custom_chat_template in the run that trains the model"
         raise ConfigError("RUN", f"the model in {source} has no chat template", remedy)
     shutil.copytree(source, to, dirs_exist_ok=True)
     if sampling := _sampling(Path(run).expanduser()):
         file = to / GENERATION
         known = json.loads(file.read_text()) if file.is_file() else {}
-        if sampling["top_k"] < 1:  # no limit, which SGLang does not accept as 0 or -1
+        if sampling["top_k"] < 1:  # verl writes "no limit" as 0 or -1, which SGLang rejects
             config = json.loads((to / "config.json").read_text())
             sampling["top_k"] = int((config.get("text_config") or config)["vocab_size"])  # text_config: a vision model
         file.write_text(json.dumps({**known, **sampling}, indent=2) + "\n", encoding="utf-8")
@@ -52,7 +52,7 @@ def export_model(run: str, to: Path) -> list[str]:
 
 
 def _sampling(run: Path) -> dict[str, Any]:
-    """Return the run's sampling settings for rollouts under transformers' names, or none if the run has no record."""
+    """Return the sampling settings of a run's rollouts, named as in transformers, or {} if the run has no record."""
     files = (folder / "run.json" for folder in (run, *run.absolute().parents))
     record = next((file for file in files if file.is_file()), None)
     if record is None:

@@ -1,7 +1,7 @@
-"""Forks: episodes that continue a stored trajectory from its turns, and the Monte-Carlo values of these turns.
+"""Forks: episodes that continue a stored trajectory from one of its turns, and Monte Carlo values of such turns.
 
-A fork is an evaluation whose rows are turns: each episode restores the trajectory before the turn
-(`agent_rl.agents.episode.recording`), and then the policy continues.
+A fork is an evaluation whose rows are turns: each episode restores the trajectory up to the turn
+(`agent_rl.agents.episode.recording`), and then the policy continues with a new turn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent_rl.trajectory.exports.records import select
 
 @dataclass(frozen=True)
 class ForkEvaluation(Evaluation):
-    """An evaluation whose rows are turns of recorded trajectories; `recordings` has one for each row."""
+    """An evaluation whose rows are turns of recorded trajectories, with one recording for each row."""
 
     recordings: Sequence[Recording] = ()
 
@@ -37,7 +37,7 @@ class ForkEvaluation(Evaluation):
             ConfigError: a setting cannot be used, or a recording cannot be restored.
         """
         if base.settings.policy == "chat":
-            problem = "a chat endpoint renders the conversation again, so it cannot continue with exactly its tokens"
+            problem = "a chat endpoint renders the conversation again, so it cannot continue from the recorded tokens"
             raise ConfigError("policy", problem, "Use policy=sglang, vllm or local")
         for recording, row in zip(recordings, base.rows, strict=True):
             recording.require_repeatable(base.specs)
@@ -49,23 +49,23 @@ class ForkEvaluation(Evaluation):
         return cls(base.settings, base.rows, base.specs, base.reward, recordings)
 
     def loop(self, agent: str, tokenizer: Any = None) -> EpisodeLoop:
-        """Return an agent's loop for one episode, which restores the recording of its row."""
+        """Return an agent's loop for one episode, which restores the recording of the episode's row."""
         loop = super().loop(agent, tokenizer)
         loop.recordings = self.recordings
         return loop
 
 
 def recordings_of(path: Path, turns: str, ids: Sequence[str], first: int | None) -> Iterator[Recording]:
-    """Yield turns (a number from 1, a range such as `2-5`, or `all`) of trajectories of a trace.
+    """Yield a recording for each chosen turn of the chosen trajectories in a trace.
 
     Args:
         path: the trace.
-        turns: the turns.
-        ids: ids of the trajectories; empty: the `first` scored trajectories that have tokens.
-        first: maximum number of trajectories; None: all `ids`, or the only trajectory.
+        turns: the number of a turn (from 1), a range such as `2-5`, or `all`.
+        ids: ids of the trajectories; an empty list selects the `first` scored trajectories that have tokens.
+        first: maximum number of trajectories; None selects all `ids`, or the only trajectory.
 
     Raises:
-        ConfigError: the file is not a trace, or a trajectory or a turn does not exist, is not chosen uniquely, or
+        ConfigError: the file is not a trace, the trajectory is ambiguous, or a trajectory or turn does not exist or
             cannot be restored.
     """
     known, reader = {each.id: each for each in select(path)}, trace.TokenReader(path)
@@ -75,19 +75,19 @@ def recordings_of(path: Path, turns: str, ids: Sequence[str], first: int | None)
     if not chosen:
         raise ConfigError("TRACE", f"{path} has no scored trajectory with tokens", "Set agent_rl.trace.tokens=true")
     if len(chosen) > 1 and not ids and first is None:
-        remedy = f"Choose some with --id, such as --id {chosen[0]}, or the first ones with --first N"
+        remedy = f"Choose some with --id, such as --id {chosen[0]}, or the first N with --first N"
         raise ConfigError("--id", f"{path} has {len(chosen):,} trajectories", remedy)
     for trajectory in (known[id] for id in chosen[:first]):
         tokens = reader.read(trajectory.id)
         if tokens is None or not tokens["messages"] or any(own["images"] for own in tokens["sequences"]):
-            problem = "the trace has no tokens of it, or it has images, videos or audio"
-            raise ConfigError(f"trajectory {trajectory.id}", problem, "Choose another one")
+            problem = "the trace does not contain its tokens, or it has images, videos or audio"
+            raise ConfigError(f"trajectory {trajectory.id}", problem, "Choose another trajectory")
         trajectory.info["tokens"] = tokens
         yield from (Recording(trajectory, turn) for turn in _numbers(turns, len(trajectory.turns)))
 
 
 def _numbers(turns: str, length: int) -> range:
-    """Return the chosen turns of a trajectory with `length` turns."""
+    """Return the numbers of the chosen turns in a trajectory with `length` turns."""
     first, dash, last = (f"1-{length}" if turns == "all" else turns).partition("-")
     last = last if dash else first
     if not (first.isdecimal() and last.isdecimal()) or int(first) > int(last):
@@ -96,7 +96,7 @@ def _numbers(turns: str, length: int) -> range:
 
 
 def write_rows(recordings: Iterable[Recording], path: Path) -> None:
-    """Write the data of a fork: each recording's row with its prompt, and `extra_info.fork`."""
+    """Write a fork's rows: for each recording, the original row with its prompt and `extra_info.fork`."""
     rows = []
     for recording in recordings:
         own = recording.trajectory
@@ -109,8 +109,8 @@ def write_rows(recordings: Iterable[Recording], path: Path) -> None:
 def values(recordings: Sequence[Recording], records: Iterable[Record]) -> list[dict[str, Any]]:
     """Return each trajectory's turns with their values, as JSON data.
 
-    A turn's `value` is the mean reward of the episodes that start with this turn. Its `difference` is the value of the
-    next turn, or the trajectory's reward after the last turn, minus its own value; None if one of them is unknown.
+    A turn's `value` is the mean reward of the episodes forked at this turn. A turn's `difference` is the next turn's
+    value (for the last turn, the trajectory's reward) minus its own value, or None if either of the two is unknown.
     """
     rewards: list[list[list[float]]] = [[] for _ in recordings]
     for record in records:

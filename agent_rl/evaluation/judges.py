@@ -1,9 +1,9 @@
 """Measures how well a judge agrees with the ground truth: accuracy, error, correlation, position bias.
 
 A judge is a chat endpoint with a prompt template, a reward model, or your own function. A judge scores answers one by
-one, or compares a pair in both orders, each of which counts as half a pair. An unreadable verdict counts as wrong;
-failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus the share
-for the second: 1 for a judge that always prefers the first.
+one, or compares the answers of a pair in both orders, each with half the weight. An unreadable verdict counts as wrong;
+samples without a reply are counted, but otherwise excluded. Position bias is the share of verdicts for the first answer
+minus the share for the second: a judge that always prefers the first answer has a position bias of 1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from agent_rl.trajectory.estimates import estimate_rate
 from agent_rl.work.concurrency import together
 
 CATEGORIES = ("subset", "source", "category")
-"""Keys of a sample's metadata that contain the category by which benchmarks group their results."""
+"""Keys of a sample's metadata that may contain its category, by which benchmarks group their results."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class JudgeSource:
     """A judge of samples.
 
     Attributes:
-        judge: returns the score of a sample's only answer, or `A`, `B` or `tie` for a pair; raises a VerdictError if
-            the reply contains no verdict, and an UnscoredError without a reply.
+        judge: returns the score of a sample's only answer, or `A`, `B` or `tie` for a pair; raises VerdictError if the
+            reply contains no verdict, and UnscoredError if there is no reply.
         compares: whether the judge compares the answers of a pair; otherwise it scores one answer at a time.
     """
 
@@ -81,7 +81,7 @@ def template_judge(
 
 
 def classifier_judge(config: ModelConfig) -> JudgeSource:
-    """Return a judge that is a discriminative reward model, with the keys of the `reward_model` component.
+    """Return a judge that calls a discriminative reward model, configured with the `reward_model` component's keys.
 
     Raises:
         ConfigError: see `Model`.
@@ -96,7 +96,7 @@ def classifier_judge(config: ModelConfig) -> JudgeSource:
 
 
 def component_judge(component: Component) -> JudgeSource:
-    """Return a judge that scores an answer with a reward component, as if an agent had given it in its only turn."""
+    """Return a judge that scores an answer with a reward component, as if the answer were an agent's only turn."""
 
     async def judge(sample: DataSample) -> float:
         return float(as_value(await component.measure(_as_trajectory(sample))).value)
@@ -105,15 +105,15 @@ def component_judge(component: Component) -> JudgeSource:
 
 
 def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int | None = None) -> list[DataSample]:
-    """Read the samples of files: rows, or examples in any form that `agent_rl.data.preferences` reads.
+    """Read samples from files that contain rows, or examples in any form that `agent_rl.data.preferences` reads.
 
     Args:
-        paths: CSV, JSON, JSON lines or parquet.
-        score: the rating that serves as the true score of an answer.
+        paths: paths of CSV, JSON, JSON lines or parquet files.
+        score: name of the rating that serves as the true score of an answer.
         limit: the number of samples to read from the start of each file.
 
     Raises:
-        ConfigError: a sample cannot be read or contains no ground truth; the error names file and line.
+        ConfigError: a sample cannot be read or contains no ground truth; the error names the file and the line.
     """
     samples: list[DataSample] = []
     for path in paths:
@@ -139,7 +139,7 @@ class Judged:
 
     sample: DataSample
     verdicts: list[float | str | None] = field(default_factory=list)
-    """One score, the scores of A and B, or the winners in both orders (the second one as named in the swapped pair)."""
+    """One score, the scores of A and B, or the winners in both orders (the second named as in the swapped pair)."""
     failed: str = ""
     """The reason why there is no reply, or "" if there is a reply."""
 
@@ -155,13 +155,13 @@ async def judge_all(
 
     Args:
         judge: the judge.
-        samples: samples with answers that the judge can judge.
+        samples: the samples to judge.
         at_once: number of samples judged concurrently.
         advance: called with 1 after each sample.
 
     Raises:
         ConfigError: the judge cannot be reached, or it compares answers and a sample is not a pair.
-        UnscoredError: the judge replied to none of the samples.
+        UnscoredError: the judge did not reply to any sample.
     """
     free = asyncio.Semaphore(at_once)
 
@@ -200,12 +200,12 @@ def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
     """Return a judge's agreement with the ground truth over judged samples, as JSON data.
 
     Returns:
-        The numbers that `agent-rl rm eval --json` lists; an undefined number is None. `failed` samples have no reply,
-        and all other numbers exclude them. `accuracy` is the share of right verdicts, with its interval: the true
-        winner of a pair, or the true score after rounding. `unparsable` is the share of verdicts that could not be
-        read, `consistent` is the share of pairs with the same winner in both orders. `both_orders` is the accuracy as
-    JudgeBench defines it (https://arxiv.org/abs/2410.12784, section 4): the share of pairs for which more verdicts name
-    the true winner than the other answer.
+        The numbers that `agent-rl rm eval --json` lists; an undefined number is None. `failed` is the number of samples
+        without a reply, which all other numbers but `samples` exclude. `accuracy` is the share of right verdicts, with
+        its confidence interval; a right verdict names the true winner of a pair, or rounds to the rounded true score.
+        `unparsable` is the share of verdicts that could not be read, and `consistent` is the share of pairs with the
+        same winner in both orders. `both_orders` is the accuracy as JudgeBench (https://arxiv.org/abs/2410.12784,
+        section 4) defines it: the share of pairs for which more verdicts name the true winner than the other answer.
     """
     answered = [sample for sample in judged if not sample.failed]
     rates: list[float] = []
@@ -248,7 +248,7 @@ def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
 def correlation(
     one: Sequence[float], other: Sequence[float], method: Literal["pearson", "spearman"] = "pearson"
 ) -> float | None:
-    """Return the correlation of two lists, or with `spearman` of their ranks, or None if it is undefined."""
+    """Return the correlation of two lists (with `spearman`, of their ranks), or None if it is undefined."""
     import pandas as pd
 
     value = float(pd.DataFrame({"one": one, "other": other}, dtype=float).corr(method)["one"]["other"])
@@ -267,7 +267,7 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _share_right(judged: Judged) -> float | None:
-    """Return the share of right verdicts on a sample, from 0 to 1, or None if the ground truth is of another kind."""
+    """Return the share of right verdicts on a sample, or None if the ground truth cannot be compared with them."""
     sample, verdicts = judged.sample, judged.verdicts
     if sample.preference is None:
         if len(verdicts) != 1 or not sample.scores:

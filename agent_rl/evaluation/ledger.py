@@ -1,7 +1,7 @@
 """`Ledger`: the folder of one evaluation, which lets the same command resume after a crash.
 
 `settings.json` records the settings; `trajectories.jsonl` gets one line per finished episode. If a killed process
-leaves an incomplete line, its episode runs again. If the machine itself crashes, the last lines may be lost.
+leaves an incomplete line, that episode runs again. If the machine itself crashes, the last lines may be lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agent_rl.work.store import by_content, file_digest
 
 WEIGHTS = "weights"
 WRITTEN = {"trace", "run", "cache_path"}
-"""Keys whose values are output files."""
+"""Keys whose values are, or contain, paths of output files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Ledger:
     __exit__ = close
 
     def about(self) -> dict[str, Any]:
-        """Return the evaluation's model, versions, and SHA-256 of weights, data, tools and `settings.json`."""
+        """Return the evaluation's model and versions, and the hashes of its weights, data, tools and settings file."""
         file = self.folder / "settings.json"
         known = json.loads(file.read_text())
         return {
@@ -134,12 +134,12 @@ class Ledger:
             if known.get(key) != wanted.get(key):
                 problem = f"{wanted.get(key)!r}, but {self.folder} was started with {known.get(key)!r}"
                 if "sha256:" in str(wanted.get(key)):
-                    problem = f"its content has changed since {self.folder} was started"
+                    problem = f"the content has changed since the evaluation in {self.folder} was started"
                 raise ConfigError(key, problem, "Choose another folder (--out), or use the same settings")
 
 
 def summarize_trajectory(trajectory: Trajectory) -> Record:
-    """Return the record of a trajectory of an evaluation."""
+    """Return the record of a trajectory that an evaluation produced."""
     info, score = trajectory.info, trajectory.score
     tokens = {
         "input": info.get("input_tokens", 0),
@@ -155,14 +155,14 @@ def summarize_trajectory(trajectory: Trajectory) -> Record:
 
 
 def _fixed(settings: EvaluationSettings) -> dict[str, Any]:
-    """Return the settings that results depend on, with the hashes of files instead of their names."""
+    """Return the settings on which the results depend, with file hashes instead of file names."""
     fixed: dict[str, Any] = by_content(settings.model_dump(mode="json", exclude=set(FREE_TO_CHANGE)), written=WRITTEN)
     fixed["data"] = _digest(settings.data, "data")
     fixed["tools"] = settings.tools and _digest(settings.tools, "tools")
     if settings.tools:
         entries = read_yaml(Path(settings.tools))
         code = by_content(entries, Path(settings.tools).parent, WRITTEN)
-        if code != entries:  # the user's tools, documents and server programs
+        if code != entries:  # the tool file names the user's own code or documents
             fixed["tools"] = f"sha256:{hashlib.sha256(json.dumps([fixed['tools'], code]).encode()).hexdigest()}"
     fixed["script"] = settings.script and _digest(settings.script, "script")
     return fixed

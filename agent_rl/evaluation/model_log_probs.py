@@ -1,4 +1,4 @@
-"""`ModelLogProbs`: computes the log-probs of stored tokens again, also at other temperatures."""
+"""`ModelLogProbs`: recomputes the log-probs of stored tokens at one or several temperatures."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from agent_rl.errors import ConfigError
 
 FACTORS = (0.1, 0.5, 0.8, 1.25, 2.0)
-"""Multiples of the requested temperature that are compared with it."""
+"""Multiples of the requested temperature that are tested as the true sampling temperature."""
 PART = 256
-"""Number of tokens whose logits are in float64 at the same time."""
+"""Number of tokens whose logits are converted to float64 at a time."""
 
 
 class ModelLogProbs:
@@ -40,7 +40,7 @@ class ModelLogProbs:
         return list(self.at_temperatures(ids, [1.0])[0].tolist())
 
     def at_temperatures(self, ids: list[int], temperatures: Sequence[float]) -> np.ndarray[Any, Any]:
-        """Return log-probs (temperatures, tokens but the first)."""
+        """Return the log-probs as an array with one row per temperature and one column per token but the first."""
         import torch
 
         ids_1T = torch.tensor([ids])

@@ -1,8 +1,8 @@
 """Compares a recipe with published runs: which settings differ, and whether the published figures may be quoted.
 
-A card, `recipes/published/NAME.yaml`, describes one published run. A setting that its sources do not give is `unknown`
-and counts as a difference. A card also states what the recipe's configuration does not show, such as the test set; a
-statement is void if an override changes the key that it is about.
+A card, `recipes/published/NAME.yaml`, describes one published run. A setting that the card's sources do not mention is
+`unknown` and counts as a difference. A card also states facts that the recipe's configuration does not show, such as
+the test set; such a statement becomes `unknown` if an override changes one of the keys on which it depends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _observation(case: RunCase) -> Value:
 
 
 def _tools(case: RunCase) -> Value:
-    """Return the names in the tool file, without the files and variables that its tools need, and the environments."""
+    """Return the environments and the names in the tool file, whose tools are not loaded and may lack their files."""
     environments = list(case.settings.environments.values())
     if case.tool_path is None:
         return environments
@@ -95,18 +95,18 @@ SETTINGS: Mapping[str, str | Callable[[RunCase], Value]] = {
     "validation_turns": TURNS,
     "gpus": lambda case: case.number("trainer.n_gpus_per_node", 1) * case.number("trainer.nnodes", 1),
 }
-"""The settings that a configuration shows, with a key or function; a `warmup` below 1 is a share of the steps."""
+"""The key or function that reads each setting from a configuration; a `warmup` below 1 is a share of the steps."""
 STATED = {
     "rows": ("data.train_files",),
     "test": ("data.val_files",),
     "environment": (f"{ROLLOUT}.multi_turn.tool_config_path", "agent_rl.environments"),
     "scorer": ("agent_rl.reward.correctness.scorer",),
 }
-"""The settings that a card states for a recipe, each with the keys that it is about."""
+"""The settings that a card states for a recipe, each with the configuration keys on which it depends."""
 
 
 class SourcePage(Section):
-    """A page that gives facts about a run."""
+    """A web page with facts about a published run."""
 
     page: str
     url: str
@@ -114,14 +114,14 @@ class SourcePage(Section):
 
 
 class Counterpart(Section):
-    """The recipe that copies a run: the overrides that select its size, and what its configuration does not show."""
+    """A recipe's overrides that select the size of a published run, and facts that its configuration does not show."""
 
     words: list[str] = Field(default_factory=list)
     states: dict[str, Value] = Field(default_factory=dict)
 
 
 class Card(Section):
-    """A published run; `hours` is the time of the whole run on `hardware`."""
+    """A published run; `hours` is the duration of the whole run on `hardware`."""
 
     run: str
     numbers: dict[str, float]
@@ -133,7 +133,7 @@ class Card(Section):
 
 
 class Difference(NamedTuple):
-    """A setting that differs, or that one side does not give."""
+    """A setting that differs between a published run and a recipe, or that is unknown for one of them."""
 
     setting: str
     published: Value
@@ -144,7 +144,7 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A recipe next to a published run."""
+    """The comparison of a recipe with a published run."""
 
     card: Card
     words: tuple[str, ...]
@@ -157,12 +157,12 @@ class Comparison(NamedTuple):
 
     @property
     def known(self) -> list[Difference]:
-        """The differences of which both sides are known."""
+        """The differences in which both values are known."""
         return [difference for difference in self.differences if UNKNOWN not in difference]
 
     @property
     def another_task(self) -> list[str]:
-        """The differing settings that make this another task: other tools, or no shared test set."""
+        """The differing settings that make the recipe another task: different tools, or no common test set."""
         return [difference.setting for difference in self.differences if _is_another_task(difference)]
 
     @property
@@ -184,7 +184,7 @@ def cards() -> dict[str, Card]:
     """Return all cards by name.
 
     Raises:
-        ConfigError: a card is wrong; the error gives file, line and key.
+        ConfigError: a card is invalid; the error names the file, the line and the key.
     """
     known = {}
     for file in sorted((share_folder() / "recipes/published").glob("*.yaml")):
@@ -196,11 +196,11 @@ def cards() -> dict[str, Card]:
 
 
 def compare(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Comparison]:
-    """Compare a recipe with the published runs whose cards name it, each in the size that the card gives.
+    """Compare a recipe with each published run whose card names the recipe, in the size that the card selects.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
-        overrides: hydra overrides; `size=` restricts the comparison to cards that give this size.
+        overrides: hydra overrides; `size=` restricts the comparison to cards that select this size.
     """
     name, sizes, compared = recipe_folder(recipe).name, {word for word in overrides if word.startswith("size=")}, {}
 
@@ -225,7 +225,7 @@ def shown(value: Value) -> str:
 
 
 def _pairs(card: Card, own: Counterpart, case: RunCase, described: RunCase) -> Iterator[Difference]:
-    """Yield each setting on both sides; `described` is the composition that the card's statements are about."""
+    """Yield the published and the own value of each setting; `described` is the configuration that the card assumes."""
     for name, reader in SETTINGS.items():
         here = case.get(reader, NONE) if isinstance(reader, str) else reader(case)
         yield Difference(name, card.settings.get(name, UNKNOWN), here)
@@ -240,7 +240,7 @@ def _is_equal(pair: Difference) -> bool:
 
 
 def _plain(value: str | float) -> str | float:
-    """Return a value in the form in which it is compared: a number, or the last part of a path in lower case."""
+    """Return a value in a comparable form: a number, or the last part of a path in lower case."""
     try:
         return float(value)
     except ValueError:

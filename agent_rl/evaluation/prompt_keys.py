@@ -31,11 +31,11 @@ TRAINING_ONLY: dict[str, tuple[Any, ...]] = {
     "data.mm_processor_kwargs": ({}, None),
     f"{_ROLLOUT}.multi_turn.function_tool_path": (None,),
 }
-"""Keys for which an evaluation has no setting, with the values that do not change prompts."""
+"""Training keys for which an evaluation has no setting, each with the values that do not change prompts."""
 
 
 def as_setting(word: str) -> str:
-    """Return a `key=value` word in which the key that evaluations use, if there is one, replaces the training key."""
+    """Return a `key=value` word with its training key replaced by the corresponding evaluation key, if there is one."""
     words = (own + word[len(key) :] for key, own in PROMPT_KEYS.items() if word.startswith((f"{key}.", f"{key}=")))
     return next(words, word)
 
@@ -53,5 +53,5 @@ def refuse_training_only(config: Any) -> None:
 
 
 def value_of(config: Any, key: str) -> Any:
-    """Return the value of a key of a resolved configuration, or None if a section is missing."""
+    """Return the value of a key in a resolved configuration, or None if a section is missing."""
     return reduce(lambda section, name: (section or {}).get(name), key.split("."), config)

@@ -30,7 +30,7 @@ def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
         overrides: hydra overrides.
 
     Raises:
-        ConfigError: the recipe does not compose, only training can make its prompts, or `values_of` rejects it.
+        ConfigError: the recipe cannot be composed, only training can build its prompts, or `values_of` rejects it.
     """
     config = compose(recipe, overrides)
     refuse_training_only(resolved(config))
@@ -38,14 +38,14 @@ def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
-    """Return the settings of a run's training, with the newest checkpoint as the model.
+    """Return the evaluation settings that a run's configuration defines, with its newest checkpoint as the model.
 
     Args:
         folder: the run's folder, with `run.json`.
-        with_model: whether the checkpoint is needed.
+        with_model: whether a missing checkpoint is an error.
 
     Raises:
-        ConfigError: the folder is not a run, the run has no checkpoint, or `values_of` rejects its configuration.
+        ConfigError: the folder contains no run, the run has no checkpoint, or `values_of` rejects its configuration.
     """
     about = read_record(folder, str(folder), "Pass a run's folder, or a model with --model")
     config = OmegaConf.create(about["configuration"])
@@ -71,7 +71,7 @@ def values_of(config: Any) -> dict[str, Any]:
     rollout, data, reward = plain["actor_rollout_ref"]["rollout"], plain["data"], plain["reward"]
     if (name := reward["reward_manager"]["name"]) != "trajectory":
         reason = f"the recipe's reward comes from verl's {name!r} manager, which an evaluation cannot use"
-        raise ConfigError("reward.reward_manager.name", reason, "Set it to trajectory in the recipe")
+        raise ConfigError("reward.reward_manager.name", reason, "Set the manager to trajectory in the recipe")
     files = [data["val_files"]] if isinstance(data["val_files"], str) else data["val_files"] or []
     if len(files) != 1:
         raise ConfigError("data.val_files", f"the recipe lists {len(files)} files", "Pass one file with --data")

@@ -1,4 +1,4 @@
-"""`certify_run`: one page about a finished run, or about another trainer's dump."""
+"""`certify_run`: checks a finished run, or another trainer's dump, and returns the lines of a one-page report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CERTIFICATES = "docs/reference/certificates.json"
 EXAMPLES = 3
 """Number of problems shown per line."""
 MOST_WEIGHTS = 3
-"""Largest number of a run's models that compute log-probs again, because a checkpoint must be merged first."""
+"""Maximum number of a run's models with which log-probs are recomputed, because a checkpoint must first be merged."""
 PLAIN = {
     "algorithm.norm_adv_by_std_in_grpo": True,
     "algorithm.gamma": 1.0,
@@ -37,27 +37,27 @@ PLAIN = {
     "actor_rollout_ref.actor.loss_agg_mode": "token-mean",
     "actor_rollout_ref.actor.policy_loss.loss_mode": "vanilla",
 }
-"""The keys on which a certificate depends besides the estimator, with their values unless the word sets them."""
+"""The keys on which a certificate depends besides the estimator, with their values unless `algo=` sets others."""
 BESIDES = {
     "actor_rollout_ref.actor.use_kl_loss": False,
     "algorithm.use_kl_in_reward": False,
     "actor_rollout_ref.actor.entropy_coeff": 0,
     "actor_rollout_ref.actor.ppo_epochs": 1,
 }
-"""Keys that a certificate does not cover unless they have these values."""
+"""Keys that a certificate covers only with these values."""
 ATTACKED = 32
-"""Number of trajectories that are attacked."""
+"""Maximum number of trajectories with which the reward is attacked."""
 
 
 @dataclass
 class Line:
-    """One line of the page."""
+    """One line of the report: a check and its result."""
 
     check: str
     source: str
-    """What the run was checked with."""
+    """The data or the method with which the run was checked."""
     text: str
-    """What was looked at, or why it could not be checked."""
+    """What the check examined, or why the check was not possible."""
     status: str = "not checked"
     """`ok`, `problem` or `not checked`."""
     problems: list[str] = field(default_factory=list)
@@ -66,16 +66,16 @@ class Line:
 def certify_run(
     path: Path, tokenizer: str | None = None, weights: Mapping[int, str] | None = None, algo: str | None = None
 ) -> list[Line]:
-    """Return the lines of the page.
+    """Return the lines of the report on a run or a dump.
 
     Args:
         path: a run's folder, or a dump; see `run_record`.
-        tokenizer: folder or name of the policy's model; None: the run's, or one of the weights.
-        weights: folders of weights by the step that they sampled, 0 for all other steps; None: those of the run.
-        algo: the word of `algo=` with which a dump was trained.
+        tokenizer: folder or name of the policy's model; None means the run's model, or one of the weights.
+        weights: folders of weights by the step that they sampled, 0 for all other steps; None means the run's weights.
+        algo: the value of `algo=` with which a dump was trained.
 
     Raises:
-        ConfigError: a file or an option is wrong.
+        ConfigError: a file or an option cannot be used.
     """
     about: dict[str, Any] = {"configuration": {}}
     if path.is_dir():
@@ -84,7 +84,7 @@ def certify_run(
     keys, settings = dict(leaves(configuration)), AgentRLSettings.from_config(configuration)
     samples = list(read_run(path, keys, about.get("started", ())) if path.is_dir() else read_dump(path))
     if not samples:
-        raise ConfigError(str(path), "it contains no trajectory of training", "Pass a run with a trace, or a dump")
+        raise ConfigError(str(path), "there is no training trajectory", "Pass a run with a trace, or a dump")
     are_own = not weights
     weights = weights or _weights(path, keys, {row.step for sample in samples for row in sample.rows})
     model = tokenizer or keys.get("actor_rollout_ref.model.path") or next(iter(weights.values()), None)
@@ -107,7 +107,7 @@ def certify_run(
 
 
 def _line(check: str, source: str, found: checks.Found, are_own: bool = False) -> Line:
-    """Return a check's line; `are_own`: it reads files of the run, and if these are damaged, it is not checked."""
+    """Return a check's line; a check of the run's own files (`are_own`) is reported as not possible if it fails."""
     problems = []
     try:
         while True:
@@ -125,7 +125,7 @@ def _line(check: str, source: str, found: checks.Found, are_own: bool = False) -
 
 
 def _weights(path: Path, keys: Mapping[str, Any], steps: set[int]) -> dict[int, str]:
-    """Return the folders of a run's weights by the step that they sampled; only in sync mode is it a single step."""
+    """Return the folders of a run's weights by the step that they sampled; only sync mode has one step per weights."""
     if keys.get("trainer.v1.trainer_mode") != "sync":
         return {}
     folder = Path(keys["trainer.default_local_dir"]).expanduser()
@@ -148,7 +148,7 @@ def _chat(keys: Mapping[str, Any], configuration: Mapping[str, Any], model: str 
     except ConfigError:
         if model != keys.get("actor_rollout_ref.model.path"):
             raise
-        return None  # the run's model is not here
+        return None  # the run's model is not on this machine
 
 
 def _image_token(model: str | None) -> int | None:
@@ -158,7 +158,7 @@ def _image_token(model: str | None) -> int | None:
 
 
 def _algorithm(keys: Mapping[str, Any], configuration: Mapping[str, Any], algo: str | None) -> tuple[str, Any]:
-    """Return the name of the certificate and the `algorithm` section of a run or of a word; None: not known."""
+    """Return the certificate's name and the `algorithm` section (None if unknown), of a run or of an `algo=` word."""
     if algo is None:
         return _word(keys), OmegaConf.create(configuration["algorithm"]) if configuration else None
     from agent_rl.verl_adapter.certificates import methods
@@ -168,7 +168,7 @@ def _algorithm(keys: Mapping[str, Any], configuration: Mapping[str, Any], algo: 
 
 
 def _word(keys: Mapping[str, Any]) -> str:
-    """Return the word of `algo=` whose certificate applies to a run, or an empty string if no certificate applies."""
+    """Return the `algo=` word whose certificate applies to a run, or an empty string if no certificate applies."""
     for file in sorted((Path(agent_rl.config.__path__[0]) / "algo").glob("*.yaml")):
         own = PLAIN | dict(leaves(OmegaConf.to_container(OmegaConf.load(file))))
         if all(keys.get(key) == own[key] for key in ("algorithm.adv_estimator", *PLAIN)):
@@ -193,18 +193,18 @@ def _estimator(word: str, keys: Mapping[str, Any]) -> Line:
 def _attack(samples: Sequence[StoredSample], configuration: Mapping[str, Any], settings: AgentRLSettings) -> Line:
     """Attack the run's reward, unless it uses a service, whose answers may cost money.
 
-    Whether a custom `compute_score` calls a service is not known: it is called for each trajectory and each attack.
+    A custom `compute_score` is called for each trajectory and each attack, even if the function calls a service.
     """
     source, scored = "agent-rl reward attack", [each.trajectory for each in samples if each.trajectory.score][:ATTACKED]
     if not configuration:
-        return Line("reward", source, "a dump does not contain its reward")
+        return Line("reward", source, "a dump does not contain the reward's code")
     if not scored:
         return Line("reward", source, "no trajectory has a score")
     function, limit = configuration["reward"]["custom_reward_function"], configuration["data"]["max_response_length"]
     try:
         reward = configured_reward(settings.reward, function, max_response_tokens=limit)
     except ConfigError as error:
-        return Line("reward", source, f"it cannot be loaded ({error})")
+        return Line("reward", source, f"the reward cannot be loaded ({error})")
     if services := [each.name for each in reward.components if type(each).reach is not Component.reach]:
         return Line("reward", source, f"{', '.join(services)} would call a service")
 
@@ -217,7 +217,7 @@ def _attack(samples: Sequence[StoredSample], configuration: Mapping[str, Any], s
     try:
         attacks = asyncio.run(attack())["attacks"]
     except AgentRLError as error:
-        return Line("reward", source, f"it raised an error ({error})")
+        return Line("reward", source, f"the reward raised an error ({error})")
     raised = [f"{name}: {own['purpose']}" for name, own in attacks.items() if own["example"] is not None]
-    text = f"{len(attacks)} attacks on {len(scored)} trajectories, {len(raised)} of which raise or escape the reward"
+    text = f"{len(attacks)} attacks on {len(scored)} trajectories; {len(raised)} attacks raise or escape the reward"
     return Line("reward", source, text, "problem" if raised else "ok", raised[:EXAMPLES])

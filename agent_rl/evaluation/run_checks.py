@@ -1,7 +1,7 @@
 """The checks of `agent-rl certify run`.
 
-Each check is a generator over the samples, which yields the problems and returns what it examined. It raises
-`NotCheckedError` with the reason if it cannot look at anything.
+Each check is a generator that yields the problems of the samples and returns a description of what it examined. A check
+that cannot examine anything raises `NotCheckedError` with the reason.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from agent_rl.trajectory.selection import MEASURES, SampleFate, fate_means, sele
 
 Found = Generator[str, None, str]
 MOST = 64
-"""Number of trajectories per step whose log-probs are computed again."""
+"""Maximum number of trajectories per step whose log-probs are recomputed."""
 FAR, STALE = 0.05, 0.02
-"""Mean differences of log-probs above which they are not those of the weights, or may be those of earlier weights."""
+"""Mean differences above which log-probs do not match the given weights, or may match earlier weights."""
 CHANCE = 1e-6
-"""Largest chance of a false alarm about the temperature."""
+"""Maximum probability of a false alarm about the temperature."""
 NO_TOKENS = "no tokens were stored: set agent_rl.trace.tokens=true"
 
 
 class NotCheckedError(Exception):
-    """Why a check is not possible."""
+    """Raised if a check is not possible; the message is the reason."""
 
 
 def check_tokens(samples: Iterable[StoredSample], settings: AgentRLSettings) -> Found:
@@ -47,13 +47,13 @@ def check_tokens(samples: Iterable[StoredSample], settings: AgentRLSettings) -> 
         trained, any_rows = trained + own, any_rows or bool(sample.rows)
         rest["masked" if sample.fate == "kept" else sample.fate] += max(0, sampled - own)
         if sample.fate == UNEXPLAINED:
-            yield f"{sample.id}: it has a reward, but is in no batch"
+            yield f"{sample.id}: the trajectory has a reward, but is in no batch"
         if sample.sequences and masked != sampled:
-            yield f"{sample.id}: {masked} tokens have mask 1, {sampled} were sampled"
+            yield f"{sample.id}: {masked} tokens have mask 1, but {sampled} were sampled"
         elif (place := _first_difference(sample)) is not None:
-            yield f"{sample.id}: sampled token {place} is another one in the training sequences"
+            yield f"{sample.id}: sampled token {place} is a different token in the training sequences"
         if any(number >= len(sequences) for number in updates):
-            yield f"{sample.id}: it is trained on, but its tokens are not stored"
+            yield f"{sample.id}: the trainer used it, but its tokens are not stored"
         for number in range(len(sequences)) if sample.rows else ():
             if updates[number] > 1 or updates[number] < any(sequences[number].mask):
                 yield f"{sample.id}: sequence {number} is in {updates[number]} updates"
@@ -64,7 +64,7 @@ def check_tokens(samples: Iterable[StoredSample], settings: AgentRLSettings) -> 
 
 
 def _first_difference(sample: StoredSample) -> int | None:
-    """Return the number of the first sampled token that differs from the engine's, if those are known."""
+    """Return the index of the first training token that differs from the engine's token, or None if none is known."""
     pairs = chain.from_iterable(zip(own["response_ids"], own["mask"], strict=False) for own in sample.sequences)
     trained = (token for token, mask in pairs if mask)
     sampled = chain.from_iterable(sample.trajectory.info.get("sampled_ids", ()))
@@ -72,14 +72,14 @@ def _first_difference(sample: StoredSample) -> int | None:
 
 
 def check_masks(samples: Iterable[StoredSample], chat: Any) -> Found:
-    """Mask 1 is on the sampled turns, the log-probs are on it too, and the template's tokens follow each turn."""
+    """Exactly the sampled turns have mask 1 and log-probs, and the template's tokens follow each turn."""
     if chat is None:
         raise NotCheckedError("pass --tokenizer")
     turns, template = 0, template_of(chat.tokenizer)
 
     @lru_cache(maxsize=4096)
     def following(last: int, tool: bool) -> list[int] | None:
-        """Return the tokens between a turn, by its last token, and the text of the message that answers it."""
+        """Return the tokens between a turn, given its last token, and the text of the message that follows the turn."""
         try:
             merged = chat.builder.merge_context_tokens([], [RESULT if tool else USER], [last])
         except Exception:  # noqa: BLE001 - a template may reject a role with any error; the other role remains
@@ -100,7 +100,7 @@ def check_masks(samples: Iterable[StoredSample], chat: Any) -> Found:
                 yield "{}: {!r} follows a turn instead of {!r}".format(sample.id, *texts)
     if not turns:
         raise NotCheckedError(NO_TOKENS)
-    return f"{turns:,} turns, their log-probs, and what follows them"
+    return f"{turns:,} turns, with their log-probs and the tokens that follow them"
 
 
 def check_images(samples: Iterable[StoredSample], token: int | None) -> Found:
@@ -112,19 +112,19 @@ def check_images(samples: Iterable[StoredSample], token: int | None) -> Found:
             runs = groupby([*own["prompt_ids"], *own["response_ids"]])
             shown = own["images"] if token is None else sum(each == token for each, _ in runs)
             if shown != own["images"]:
-                yield f"{sample.id}: the tokens show {shown} images, the trainer got {own['images']}"
+                yield f"{sample.id}: the tokens show {shown} images, but the trainer got {own['images']}"
     if not images or token is None:
         raise NotCheckedError("there are no images" if not images else "no image_token_id: pass --tokenizer")
     return f"{images:,} images"
 
 
 def check_log_probs(samples: Iterable[StoredSample], weights: Mapping[int, str], evidence: dict[float, Any]) -> Found:
-    """The log-probs are those of the weights of their step.
+    """The log-probs match the weights that sampled their step.
 
     Args:
         samples: the samples.
-        weights: folders of weights by the step that they sampled; 0: all other steps.
-        evidence: gets, by requested temperature, the log-likelihood ratios of the tokens at `FACTORS` times it.
+        weights: folders of weights by the step that they sampled; the key 0 means all other steps.
+        evidence: filled with the tokens' log-likelihood ratios at each requested temperature times `FACTORS`.
     """
     seen, errors, earlier = Counter[int](), defaultdict[int, list[Any]](list), defaultdict[int, list[Any]](list)
     for sample in samples:
@@ -146,7 +146,7 @@ def check_log_probs(samples: Iterable[StoredSample], weights: Mapping[int, str],
             ratios = np.array([(other - computed)[rows].sum() for other in others])
             evidence[temperature] = evidence.get(temperature, 0.0) + ratios
     if not errors:
-        raise NotCheckedError("no log-probs, or no weights of their step: pass --model")
+        raise NotCheckedError("there are no log-probs, or no weights of their step: pass --model")
     texts = []
     for step, parts in errors.items():
         every = np.concatenate(parts)
@@ -156,11 +156,11 @@ def check_log_probs(samples: Iterable[StoredSample], weights: Mapping[int, str],
         if not np.isfinite(mean):
             yield f"step {step}: the mean difference is {mean:g}"
         elif mean > max(STALE, 3 * other):
-            yield f"step {step}: they fit earlier weights better, with a mean difference of {other:.2g}, not {mean:.2g}"
+            yield f"step {step}: log-probs fit earlier weights better (mean difference {other:.2g}, not {mean:.2g})"
         elif mean > FAR:
-            yield f"step {step}: the weights give log-probs that differ by {mean:.2g} on average"
+            yield f"step {step}: the weights yield log-probs that differ by {mean:.2g} on average"
         elif outliers := int((every > max(0.01, 50 * usual)).sum()):
-            yield f"step {step}: {outliers} tokens differ by up to {every.max():.2g}, 95% by at most {usual:.2g}"
+            yield f"step {step}: {outliers} tokens differ by up to {every.max():.2g}, but 95% by at most {usual:.2g}"
     return f"mean difference {'; '.join(texts)}"
 
 
@@ -175,11 +175,11 @@ def check_sampling(evidence: Mapping[float, Any], truncates: bool) -> Found:
     """The tokens were sampled at the requested temperature.
 
     If they were, the mean likelihood ratio of other temperatures exceeds x with a probability of at most 1/x (Markov's
-    inequality), whatever the number of tokens. This requires that the model given is the one that sampled, and that
-    whether a trajectory is stored does not depend on its tokens.
+    inequality), regardless of the number of tokens. The inequality requires that the given model sampled the tokens,
+    and that the choice of the stored trajectories does not depend on their tokens.
     """
     if truncates or not evidence:
-        raise NotCheckedError("top_p or top_k cuts samples off" if truncates else "no log-probs were computed again")
+        raise NotCheckedError("top_p or top_k truncates the sampling" if truncates else "no log-probs were recomputed")
     for temperature, ratios in evidence.items():
         strength = np.logaddexp.reduce(ratios) - np.log(len(ratios))
         if not np.isfinite(strength):
@@ -200,9 +200,9 @@ def check_rewards(samples: Iterable[StoredSample], settings: AgentRLSettings) ->
         prompt = sample.trajectory.row or sample.trajectory.prompt
         first, other = prompts.setdefault(sample.group, (sample.id, prompt))
         if prompt != other:
-            yield f"{sample.id}: it has another prompt than {first} of its group"
+            yield f"{sample.id}: the prompt differs from the prompt of {first} in the same group"
         if sample.rows and (score is None or error):
-            yield f"{sample.id}: it is trained on, but has no score ({error or 'no reason is stored'})"
+            yield f"{sample.id}: the trainer used it, but it has no score ({error or 'no reason is stored'})"
         scored += score is not None
         if score is not None and not math.isfinite(score.total):
             yield f"{sample.id}: the reward is {score.total:g}"
@@ -210,12 +210,12 @@ def check_rewards(samples: Iterable[StoredSample], settings: AgentRLSettings) ->
             compared += 1
             total = sum(weight * score.components.get(name, 0.0) for name, weight in score.weights.items())
             if not abs(total - score.total) <= 1e-6 * max(1.0, abs(score.total)):
-                yield f"{sample.id}: the reward is {score.total:g}, its components give {total:g}"
+                yield f"{sample.id}: the reward is {score.total:g}, but its components yield {total:g}"
     return f"{scored:,} rewards, {compared:,} with components and weights, and the prompts of {len(prompts):,} groups"
 
 
 def check_advantages(samples: Sequence[StoredSample], settings: AgentRLSettings, algorithm: Any) -> Found:
-    """The advantages are those that the estimator computes from the rewards."""
+    """The stored advantages equal those that the estimator computes from the rewards."""
     if algorithm is None:
         raise NotCheckedError("pass --algo")
     from agent_rl.verl_adapter.algorithms.turns import BY_TURN
@@ -243,13 +243,13 @@ def check_advantages(samples: Sequence[StoredSample], settings: AgentRLSettings,
             each = advantage if isinstance(advantage, list) else [advantage] * len(values)
             pairs = [(a, b) for a, b, mask in zip(each, values, stored.mask, strict=False) if mask]
             if wrong := next((own for own in pairs if not abs(own[0] - own[1]) <= 1e-3 * max(1, abs(own[1]))), None):
-                yield f"{id}: the advantage is {wrong[0]:.4g}, the rewards of its group give {wrong[1]:.4g}"
+                yield f"{id}: the advantage is {wrong[0]:.4g}, but the group's rewards yield {wrong[1]:.4g}"
     return f"{sum(map(len, batches.values())):,} rows of {len(batches):,} updates ({algorithm.adv_estimator})"
 
 
 def check_dropped(samples: Sequence[StoredSample]) -> Found:
-    """Who is not trained on, and how far that moves the means of the trained trajectories."""
-    yield from ()  # that a trajectory is dropped is not a problem of the run
+    """Report which trajectories were not trained on, and how far that moves the means of the trained trajectories."""
+    yield from ()  # a dropped trajectory is not a problem of the run
     fates = []
     for sample in samples:
         own = sample.trajectory
@@ -261,4 +261,4 @@ def check_dropped(samples: Sequence[StoredSample]) -> Found:
     moved = [f"{name.replace('_', ' ')} {bias[name]:+.3g}" for name in MEASURES if name in bias]
     bound = f" (at most {bias['reward_bound']:.3g})" if "reward_bound" in bias else ""
     text = f"{len(samples):,} trajectories: {', '.join(parts)}"
-    return text if len(parts) == 1 else f"{text}. Mean of the kept minus mean of all: {', '.join(moved)}{bound}"
+    return text if len(parts) == 1 else f"{text}. Mean of those kept minus mean of all: {', '.join(moved)}{bound}"

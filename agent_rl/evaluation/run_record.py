@@ -1,9 +1,9 @@
 """`StoredSample`: a sampled trajectory and what a trainer did with it, from a run or from another trainer's dump.
 
 A dump is a JSON lines file of trajectories (`Trajectory.to_json`) with these entries in `info`: `step`, `tokens`
-(`Tokens`), `rows` (a list of `TrainedRow`; empty: not trained on), and if known `sampled_ids` (the token ids of each
-turn as the engine returned them), `dropped` (why no update trained on it), `temperature` (1 unless it is given) and
-`truncated` (whether top_p or top_k was on).
+(`Tokens`), `rows` (a list of `TrainedRow`, empty if no update trained on the trajectory), and, if known, `sampled_ids`
+(the token ids of each turn as the engine returned them), `dropped` (why no update trained on the trajectory),
+`temperature` (1 by default) and `truncated` (whether top_p or top_k limited the sampling).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from agent_rl.verl_adapter.stragglers import EndedEarlyError
 from agent_rl.verl_adapter.trained_samples import WITHOUT_GROUP
 
 UNEXPLAINED = "unexplained"
-"""The fate of a scored trajectory that is in no batch without a reason."""
+"""The fate of a scored trajectory that is in no batch for no known reason."""
 UNUSED = "unused"
 """The fate of a scored trajectory that was sampled after the last update, or in a step that a resumed run repeated."""
 
 
 class StoredSample(NamedTuple):
-    """A sampled trajectory, whose `info["tokens"]` has its sequences, with the rows of batches that trained on it."""
+    """A sampled trajectory with its sequences in `info["tokens"]`, and the rows of batches that trained on it."""
 
     trajectory: Trajectory
     rows: list[TrainedRow]
@@ -51,16 +51,16 @@ class StoredSample(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The prompt."""
+        """The id of the prompt."""
         return self.id.rpartition("_")[0]
 
     @property
     def sequences(self) -> list[Any]:
-        """The `TokenSequence`s; empty if no tokens were stored."""
+        """The trajectory's `TokenSequence`s, or an empty list if no tokens were stored."""
         return list(self.trajectory.info.get("tokens", {"sequences": []})["sequences"])
 
     def trained(self, settings: AgentRLSettings) -> list[TrainingSequence]:
-        """Return the sequences with the masks of the loss."""
+        """Return the training sequences with the masks that the loss uses."""
         sequences = stored_sequences(self.sequences)
         masks = settings.mask_void, settings.mask_overlong
         return masked_sequences(sequences, self.trajectory, *masks) if sequences else []
@@ -70,7 +70,7 @@ def read_dump(path: Path) -> Iterator[StoredSample]:
     """Yield the samples of a dump.
 
     Raises:
-        ConfigError: there is no such file, or a line is wrong.
+        ConfigError: the file does not exist, or a line is invalid.
     """
     if not path.is_file():
         raise ConfigError(str(path), "there is no such file or folder", "Pass a run's folder, or a dump")
@@ -93,15 +93,15 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def read_run(folder: Path, keys: Mapping[str, Any], started: Sequence[str]) -> Iterator[StoredSample]:
-    """Yield the samples of a run, without those of validations.
+    """Yield the training samples of a run, without validation samples.
 
     Args:
         folder: the run's folder.
-        keys: its configuration by key.
-        started: when it was started and resumed, as in its `run.json`.
+        keys: the run's configuration by key.
+        started: the times at which the run was started and resumed, as in `run.json`.
 
     Raises:
-        ConfigError: there is no trace, or it lacks a trajectory of a batch.
+        ConfigError: the run has no trace, or the trace lacks a trajectory of a batch.
     """
     path = keys.get("agent_rl.trace.path")
     file = trace_of(path if path and not (folder / NAMES[0]).is_file() else folder)
@@ -125,7 +125,7 @@ def read_run(folder: Path, keys: Mapping[str, Any], started: Sequence[str]) -> I
     reader, temperature = trace.TokenReader(file), float(keys["actor_rollout_ref.rollout.temperature"])
     for own in sampled:
         if tokens := reader.read(own.id):
-            own.info["tokens"] = {**tokens, "messages": []}  # `audit_trajectory` renders them again
+            own.info["tokens"] = {**tokens, "messages": []}  # the checks ignore drift
         fate = "masked" if own.info.get(LEFT_OUT) else "kept" if own.id in rows else "lost"
         if fate == "lost" and str(EndedEarlyError()) in (own.error or ""):
             fate = "ended"
@@ -135,12 +135,12 @@ def read_run(folder: Path, keys: Mapping[str, Any], started: Sequence[str]) -> I
         yield StoredSample(own, rows.get(own.id, []), fate, temperature)
     missing = rows.keys() - {own.id for own in sampled}
     if missing:
-        problem = f"training batches contain trajectories that this trace does not: {', '.join(sorted(missing)[:3])}"
+        problem = f"training batches contain trajectories that this trace lacks: {', '.join(sorted(missing)[:3])}"
         raise ConfigError(str(file), problem, "Restore the whole trace, with all its parts")
 
 
 def _reason(scored: int, keys: Mapping[str, Any]) -> str:
-    """Return why a scored trajectory is in no batch, from the scores in its group and the run's configuration."""
+    """Return why a scored trajectory is in no batch, given its group's number of scores and the configuration."""
     estimator = keys["algorithm.adv_estimator"]
     needs_group = estimator not in WITHOUT_GROUP and keys["actor_rollout_ref.rollout.n"] > 1
     if (scored < 2 and needs_group) or estimator == remax.ESTIMATOR:

@@ -1,4 +1,4 @@
-"""Runs an evaluation's episodes, many at a time, with the agent and reward of training."""
+"""Runs an evaluation's episodes concurrently, with the agent and the reward used in training."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from agent_rl.work.concurrency import together
 logger = logging.getLogger(__name__)
 
 MIN_FAILURES = 16
-"""An evaluation ends after this number of consecutive engine failures, or after the number of concurrent episodes if
-that number is greater."""
+"""An evaluation is aborted after this number of consecutive engine failures, or after one failure per concurrent
+episode if that is more."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Evaluation:
         check_rows(rows, source=settings.data)
         for column in ("images", "videos"):
             if any(row.get(column) for row in rows) and (column, settings.policy) != ("images", "chat"):
-                problem = f"its rows contain {column}, which policy={settings.policy} cannot show"
+                problem = f"the rows contain {column}, which policy={settings.policy} cannot show"
                 raise ConfigError(settings.data, problem, "Use policy=chat for images; remove videos")
         function, limit = settings.reward.custom_reward_function.model_dump(), settings.sampling.max_response_tokens
         reward = configured_reward(settings.agent_rl.reward, function, max_response_tokens=limit)
@@ -113,9 +113,9 @@ async def run(
 
     Args:
         evaluation: the evaluation to run.
-        source: creates the policies, and must be open.
+        source: creates the policies; it must already be open.
         ledger: contains the finished episodes and stores new episodes.
-        on_record: called for every episode that finishes.
+        on_record: called with the record of every episode that finishes.
 
     Raises:
         EngineError: the engine failed in too many episodes in a row.
@@ -160,7 +160,7 @@ async def run_scripts(
     scripts: Sequence[Script],
     on_episode: Callable[[], None] = lambda: None,
 ) -> list[Trajectory]:
-    """Run and score one episode for each row; a script writes its turns.
+    """Run and score one episode for each row, with turns written by a script.
 
     Args:
         evaluation: the evaluation to run.

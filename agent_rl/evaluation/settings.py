@@ -32,7 +32,7 @@ class MultiTurnSettings(_Section):
     max_parallel_calls: int = Field(default=1, ge=1)
     """Maximum number of tool calls to run per turn; further calls are skipped."""
     max_tool_response_length: int = Field(default=256, ge=1)
-    """Maximum number of characters of a tool result to show the policy."""
+    """Maximum number of characters of a tool result that the policy sees."""
     tool_response_truncate_side: TruncateSide = "middle"
     """The part of a longer result that is removed."""
     format: str = "hermes"
@@ -40,7 +40,7 @@ class MultiTurnSettings(_Section):
 
 
 class RewardFunctionSettings(_Section):
-    """A user's reward function that replaces the scorers, with verl's keys."""
+    """A user's reward function that replaces the scorers, configured with verl's keys."""
 
     path: str | None = None
     """Python file; if null, the scorers of `agent_rl.reward` compute `correctness`."""
@@ -94,7 +94,7 @@ class EvaluationSettings(_Section):
     multi_turn: MultiTurnSettings = MultiTurnSettings()
     """Limits of an episode, with verl's keys; see the table below."""
     agent_rl: AgentRLSettings = AgentRLSettings()
-    """The `agent_rl` section, as in training, with the weights of the reward."""
+    """The `agent_rl` section, as in training, including the reward's weights."""
     reward: VerlRewardSettings = VerlRewardSettings()
     """The keys of verl's `reward` section that apply to an evaluation."""
     api_key_env: str | None = None
@@ -117,14 +117,14 @@ def read_settings(
     Args:
         flags: values of the command line's flags, by name.
         overrides: the `key=value` words.
-        recipe: values for settings that neither defines; see `recipe_values`.
+        recipe: values for settings that neither a flag nor a word defines; see `recipe_values`.
 
     Raises:
-        ConfigError: a setting is wrong; the error names key, value and remedy.
+        ConfigError: a setting is invalid; the error names the key, the value and a remedy.
     """
     values = _parse_words(overrides)
     for key in values.keys() & flags.keys():
-        raise ConfigError(str(key), "it is set twice", f"Remove --{key} or {key}=")
+        raise ConfigError(str(key), "the setting appears twice", f"Remove --{key} or {key}=")
     if recipe is not None:
         values = _plain(OmegaConf.merge(OmegaConf.create(dict(recipe)), OmegaConf.create(values)))
     section = AgentRLSettings.from_config({SECTION: values.pop(SECTION, None)})

@@ -39,7 +39,7 @@ from agent_rl.verl_adapter.checkpoints import model_folder
 from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
 START_S = 1200.0
-"""Maximum number of seconds in which a server must load its model."""
+"""Number of seconds within which a server must load its model."""
 
 
 @asynccontextmanager
@@ -57,7 +57,7 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
         url, weights = settings.endpoint, settings.model
         if url is None and settings.policy == "vllm":
             raise ConfigError(
-                "endpoint", "agent-rl does not start vLLM servers", "Start one, and pass --endpoint http://host:8000"
+                "endpoint", "agent-rl does not start vLLM servers", "Start vLLM, and pass --endpoint http://host:8000"
             )
         if url is None:
             model = await asyncio.to_thread(model_folder, settings.model, "model")
@@ -82,10 +82,8 @@ def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySourc
     limits: Any = settings.model_dump(include={"api_key_env", "concurrency", "timeout_s"})
     if settings.policy == "chat":
         if settings.custom_chat_template is not None:
-            remedy = "Use policy=sglang or vllm, or add custom_chat_template=null if the server's is the same"
-            raise ConfigError(
-                "custom_chat_template", "with policy=chat, the server renders with its own template", remedy
-            )
+            remedy = "Use policy=sglang or vllm, or add custom_chat_template=null if the server has the same template"
+            raise ConfigError("custom_chat_template", "with policy=chat, the server uses its own template", remedy)
         if variables and (own := sampling.body.get("chat_template_kwargs", {})) is not None:
             body = {**sampling.body, "chat_template_kwargs": {**variables, **own}}
             sampling = sampling.model_copy(update={"body": body})
@@ -135,11 +133,11 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
     finally:
         await asyncio.to_thread(stop, process)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # ends the remaining processes of the server's session
+            os.killpg(process.pid, signal.SIGKILL)  # kills the remaining processes of the server's session
 
 
 def _free_port() -> int:
-    """Return a free port that is low enough for SGLang, which derives other ports by adding thousands to it."""
+    """Return a free port that is low enough for SGLang, which derives other ports from it by adding thousands."""
     while True:
         with socket.socket() as free, contextlib.suppress(OSError):
             port = random.randint(20_000, 50_000)
@@ -180,7 +178,7 @@ def server_command(model: Path, name: str, port: int) -> tuple[list[str], dict[s
 
 
 def cpu_flags() -> list[str]:
-    """Return the engine settings of the CPU profile as flags of the server's command line."""
+    """Return the engine settings of the CPU profile as command-line flags for the server."""
     profile = OmegaConf.load(Path(agent_rl.__file__).parent / "config/platform/cpu.yaml")
     flags = []
     for key, value in profile.actor_rollout_ref.rollout.engine_kwargs.sglang.items():
@@ -194,7 +192,7 @@ async def _ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         while time.monotonic() < deadline:
             if process.poll() is not None:
-                problem = f"SGLang does not start: {process_end(log, process.returncode)}"
+                problem = f"SGLang did not start: {process_end(log, process.returncode)}"
                 raise ConfigError("model", problem, f"See {log}")
             with contextlib.suppress(httpx.TransportError):
                 if (await client.get(f"{url}/health", timeout=5)).is_success:

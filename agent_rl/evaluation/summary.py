@@ -22,14 +22,14 @@ from agent_rl.evaluation.ledger import Record
 from agent_rl.trajectory.estimates import LEVEL, Estimate, estimate_mean, estimate_rate
 
 SOLVED = 1.0
-"""Minimum correctness for a sample to count as right."""
+"""Minimum correctness of a sample that is considered right."""
 
 SHOWN = ("turns", "tool_calls", "tool_errors", "malformed_rate", "answered")
-"""Metrics in the table; the summary has all metrics."""
+"""Metrics shown in the table; the summary contains all metrics."""
 
 
 def is_solved(record: Record) -> bool:
-    """Whether a sample counts as right."""
+    """Whether a sample is considered right."""
     return record.components.get("correctness", 0.0) >= SOLVED
 
 
@@ -89,7 +89,7 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
 
 
 def table(summary: dict[str, Any], title: str) -> Table:
-    """Return the summary as a terminal table, with a column for all rows and, if there are several, per data source."""
+    """Return the summary as a terminal table, with a column for all rows and one for each of several data sources."""
     columns = {"all": summary["all"], **summary["data_sources"]}
     result = Table(title=Text(title), title_justify="left")
     result.add_column("")
@@ -133,7 +133,7 @@ def write_difficulty(records: Iterable[Record], rows: Sequence[Mapping[str, Any]
 
     Args:
         records: records of the evaluation's episodes.
-        rows: the evaluated rows, in order; a row without a scored sample keeps its value.
+        rows: the evaluated rows, in order; a row without a scored sample keeps its difficulty.
         path: parquet file to write.
 
     Returns:
@@ -156,7 +156,7 @@ def write_difficulty(records: Iterable[Record], rows: Sequence[Mapping[str, Any]
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
-    """Return the probability that one of `k` of the samples is right: the unbiased estimate of Chen et al. (2021)."""
+    """Return the probability that at least one of `k` samples is right (the unbiased estimate of Chen et al., 2021)."""
     return 1.0 - math.prod((samples - right - i) / (samples - i) for i in range(k))
 
 

@@ -1,10 +1,10 @@
-"""Starts a Ray cluster on several nodes: the same command runs on each, and the rank decides what a node does.
+"""Starts a Ray cluster on several nodes: the same command runs on each node, and the node's rank decides its role.
 
 Rank 0 starts the head, waits until every node has joined, trains as the cluster's driver, and stops the head. Every
-other rank starts a Ray node that joins the cluster and ends when the head is gone. Every process is a descendant of the
-launcher that started it and ends with it, even if the launcher is killed; other processes are not touched.
+other rank starts a Ray node that joins the cluster and stops when the head is gone. Every process is a descendant of
+the launcher that started it and exits with the launcher, even if that is killed; other processes are not touched.
 
-With `RAY_ADDRESS` the trainer only joins an existing cluster, which is neither started nor stopped here.
+With `RAY_ADDRESS`, the trainer only joins an existing cluster, which this module neither starts nor stops.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ POLL_S = 0.5
 ANY_PORT = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
 """Options that choose free ports, since another node on this host or `MASTER_PORT` may use Ray's fixed ports."""
 SILENT_S = 60.0
-"""A head counts as gone after this number of seconds without an answer (Ray's limit), or at once if its port is
-closed."""
+"""The head is considered gone after this number of seconds without an answer (Ray's limit), or immediately if its port
+is closed."""
 MARK = "AGENT_RL_NODE"
 """Environment variable that all processes of a node inherit."""
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 BRIDGES = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
-"""Name prefixes of interfaces that do not lead to another node."""
+"""Name prefixes of interfaces that cannot reach other nodes."""
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables that the launcher reads but does not pass to its children, because verl's workers use two of these names
 for other values."""
@@ -53,7 +53,7 @@ Check = Callable[[str], None]
 
 
 class ClusterError(AgentRLError):
-    """Nodes did not join in time, or one of Ray's own processes ended."""
+    """Nodes did not join in time, or one of Ray's own processes exited."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class Nodes:
         variables.
 
         Returns:
-            None for a single node, and if the trainer joins the cluster at `RAY_ADDRESS`.
+            The nodes, or None for a single node or a trainer that joins the cluster at `RAY_ADDRESS`.
 
         Raises:
-            ConfigError: a variable is missing or wrong.
+            ConfigError: a variable is missing or invalid.
         """
         if joins_ray(environ):
             if (_number(environ, "NNODES", "PET_NNODES") or 1) > 1:
-                raise ConfigError("RAY_ADDRESS", "NNODES is set as well", "Unset RAY_ADDRESS to start a cluster")
+                raise ConfigError("RAY_ADDRESS", "NNODES is also set", "Unset RAY_ADDRESS to start a cluster")
             return None
         count = _number(environ, "NNODES", "PET_NNODES", "SLURM_STEP_NUM_NODES", "SLURM_NNODES") or 1
         if count == 1:
@@ -95,13 +95,13 @@ class Nodes:
             raise ConfigError(
                 "NODE_RANK",
                 f"there is no rank {rank} among {count} nodes",
-                f"Set it to a number from 0 to {count - 1}, a different one on each node",
+                f"Set a number from 0 to {count - 1}, different on each node",
             )
         if _number(environ, "SLURM_LOCALID"):
             raise ConfigError("--ntasks-per-node", "SLURM runs several tasks on a node", "Set --ntasks-per-node=1")
         head = environ.get("MASTER_ADDR") or environ.get("PET_MASTER_ADDR") or _slurm_head(environ)
         if not head:
-            raise ConfigError("MASTER_ADDR", "it is not set", "Set it to the first node's host name or address")
+            raise ConfigError("MASTER_ADDR", "the variable is not set", "Set the first node's host name or address")
         return cls(count, rank, head, _number(environ, "MASTER_PORT", "PET_MASTER_PORT") or PORT)
 
 
@@ -121,13 +121,13 @@ def unclear_interface(names: Sequence[str], environ: Mapping[str, str] = os.envi
     if len(names) < 2 or any(environ.get(name) for name in INTERFACES):
         return ""
     return (
-        f"this node has several addresses ({', '.join(names)}), and NCCL and Gloo choose one. If it is the wrong "
-        f"one, the run hangs: set {' and '.join(INTERFACES)} to the interface in the nodes' network"
+        f"this node has several addresses ({', '.join(names)}), and NCCL and Gloo choose one of them. If they choose a "
+        f"wrong address, the run hangs: set {' and '.join(INTERFACES)} to the interface in the nodes' network"
     )
 
 
 def node_options(config: Any, *, head: bool) -> list[str]:
-    """Return the `ray start` options for `ray_kwargs.ray_init` of a composed configuration."""
+    """Return the `ray start` options that correspond to `ray_kwargs.ray_init` in a composed configuration."""
     ray_init = config.ray_kwargs.ray_init
     keys = ("num_cpus", "num_gpus", "object_store_memory", *(("include_dashboard",) if head else ()))
     options = [f"--{key.replace('_', '-')}={ray_init[key]}" for key in keys if ray_init.get(key) is not None]
@@ -138,7 +138,7 @@ def node_options(config: Any, *, head: bool) -> list[str]:
 
 @contextmanager
 def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[dict[str, str], Callable[[], None]]]:
-    """Run the cluster's head, on rank 0, during this block, which starts when all other nodes have joined.
+    """Run the cluster's head on rank 0 during this block, which starts when all other nodes have joined.
 
     Args:
         nodes: the nodes.
@@ -146,24 +146,24 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
         wait_s: seconds within which all nodes must join.
 
     Returns:
-        The trainer's environment, and a function to call repeatedly, which raises an error when the head has ended.
+        The trainer's environment, and a function to call repeatedly, which raises an error when the head has exited.
 
     Raises:
-        ClusterError: when the port is taken, nodes are missing, or the head ends before the trainer.
+        ClusterError: the port is taken, nodes are missing, or the head exits before the trainer.
     """
     if _answers(nodes):
-        raise ClusterError(f"{nodes.address} is already in use. Choose another MASTER_PORT, on every node")
+        raise ClusterError(f"{nodes.address} is already in use. Set MASTER_PORT to another port on every node")
     arguments = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
     with _ray_node(arguments) as (forks, check):
         _wait_for_nodes(nodes, check, wait_s)
         environment = {**_environment(), **forks, "RAY_ADDRESS": nodes.address}
-        yield environment, partial(check, "the head of the Ray cluster ended before the trainer")
+        yield environment, partial(check, "the head of the Ray cluster exited before the trainer")
 
 
 def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest) -> None:
-    """Join the head's cluster, on ranks other than 0, until the head is gone; rank 0 returns the trainer's exit status.
+    """Join the head's cluster on a rank other than 0, and stay until the head is gone.
 
-    A signal that ends a job reaches all nodes, but the run needs this node until rank 0 has saved the run.
+    A signal that ends a job reaches all nodes, but the run needs this node until rank 0 has saved a checkpoint.
 
     Args:
         nodes: the nodes.
@@ -172,7 +172,7 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
         stopping: receives the signals of this process.
 
     Raises:
-        ClusterError: when the head does not answer in time, or this node's Ray ends before the head.
+        ClusterError: the head does not answer in time, or this node's Ray exits before the head.
     """
     rank = f"rank {nodes.rank}"
     problem = f"{rank}: no head answered at {nodes.address} within {wait_s:.0f} s"
@@ -183,22 +183,22 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
         stopping.can_wait = lambda: True
         while (answer := _answers(nodes)) is not False and time.monotonic() - last_answer < SILENT_S:
             if stopping.asked and not announced:
-                _say(f"{rank}: {stopping.asked}: waiting for rank 0 to end; the next signal ends it at once")
+                _say(f"{rank}: {stopping.asked}: waiting for rank 0; another signal stops this node immediately")
                 announced = True
             if answer:
                 last_answer = time.monotonic()
-                check(f"{rank}: this node's Ray ended before the head")
+                check(f"{rank}: this node's Ray exited before the head")
             time.sleep(POLL_S)
-        _say(f"{rank}: the head is gone, so this node ends")
+        _say(f"{rank}: the head is gone, so this node stops")
 
 
 @contextmanager
 def _ray_node(arguments: Sequence[str]) -> Iterator[tuple[Mapping[str, str], Check]]:
-    """Run a Ray node during this block; all processes that it started end with it.
+    """Run a Ray node during this block; all processes that the node started exit with it.
 
     Returns:
-        The environment of the server that starts the node's workers, and a function that takes a problem: if the node
-        has ended, it raises a ClusterError with the problem and the last lines of Ray's output.
+        The environment of the server that starts the node's workers, and a check that takes the text of an error: if
+        the node has exited, the check raises a ClusterError with this text and the last lines of Ray's output.
     """
     if warning := unclear_interface(interfaces()):
         _say(f"warning: {warning}")
@@ -236,7 +236,7 @@ def _wait_for_nodes(nodes: Nodes, check: Check, wait_s: float) -> None:
     try:
         known = 0
         while known < nodes.count:
-            check("the head of the Ray cluster ended")
+            check("the head of the Ray cluster exited")
             joined = sum(each["Alive"] for each in ray.nodes())
             if joined != known:
                 _say(f"{joined} of {nodes.count} nodes have joined at {nodes.address}")
@@ -249,7 +249,7 @@ def _wait_for_nodes(nodes: Nodes, check: Check, wait_s: float) -> None:
             time.sleep(POLL_S)
     finally:
         ray.shutdown()
-        signal.signal(signal.SIGTERM, handler)  # Ray has replaced it
+        signal.signal(signal.SIGTERM, handler)  # Ray replaced the handler
 
 
 def _environment() -> dict[str, str]:
@@ -280,7 +280,7 @@ def _answers(nodes: Nodes) -> bool | None:
 
 
 def _own_address(head: str) -> list[str]:
-    """Return the option that binds Ray to this host's address, to which the head's name resolves."""
+    """Return the option that binds Ray to the address of this host to which the head's name resolves."""
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(head, None, type=socket.SOCK_STREAM)}
     except OSError:
@@ -295,7 +295,7 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
     for name in names:
         if text := environ.get(name):
             if not text.isdecimal():
-                raise ConfigError(name, f"{text!r} is not a number", "Set it to a whole number")
+                raise ConfigError(name, f"{text!r} is not a number", "Use a whole number")
             return int(text)
     return None
 

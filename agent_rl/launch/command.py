@@ -15,10 +15,10 @@ from agent_rl.launch.recipes import found_files, recipe_folder
 from agent_rl.settings.old_keys import argument_keys, change_arguments, is_free, rows, tell
 
 SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
-"""Keys of `ray_kwargs.ray_init` that Ray rejects when it joins a cluster."""
+"""Keys of `ray_kwargs.ray_init` that Ray rejects in a process that joins a cluster."""
 
 JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
-"""Overrides for a trainer that joins a Ray cluster, where Ray rejects sizes, because the nodes set them."""
+"""Overrides that remove sizes for a trainer that joins a Ray cluster, whose nodes have already set their sizes."""
 
 
 def has_accelerator() -> bool:
@@ -64,7 +64,7 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
 
 
 def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
-    """Return a run's overrides: the platform's groups, the recipe's file paths, the words, and those for joining Ray.
+    """Return a run's overrides: the platform's groups, the recipe's file paths, `words`, and those for joining Ray.
 
     Args:
         folder: the recipe's folder.
@@ -78,7 +78,7 @@ def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
     words = [*(f"{key}={quoted(path)}" for key, path in found_files(folder).items()), *words]
     # hydra would reject a key of a free section that the recipe does not list
     words = [f"++{word}" if is_free(word.partition("=")[0]) else word for word in words]
-    words = [f"+{word}" if word.startswith("policy=") else word for word in words]  # it overrides the recipe
+    words = [f"+{word}" if word.startswith("policy=") else word for word in words]  # overrides the recipe
     return [*groups, *words, *(_joining() if joins_ray() else ())]
 
 
@@ -89,7 +89,7 @@ def trainer_command(
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
-        words: from `rewrite`.
+        words: the result of `rewrite`.
         script: the user's entry point, used instead of verl's; it registers loops and then calls
             `verl.trainer.main_ppo.main()`.
 
@@ -116,7 +116,7 @@ def _joining() -> list[str]:
     job_variables = job.get("env_vars") or {}  # from `ray job submit`; Ray rejects a variable that is set twice
     if cpu.is_selected():
         variables = {"VERL_PLATFORM": "cpu", **cpu.child_environment()}
-    else:  # even if this process already has these variables; each node keeps its `PATH`
+    else:  # the nodes need these variables even if this process already has them, but keep their own `PATH`
         variables = {**os.environ, **gpu_environment()}
         variables = {name: variables[name] for name in ("LD_LIBRARY_PATH", "CUDA_HOME") if variables.get(name)}
     for name, value in variables.items():

@@ -1,7 +1,7 @@
 """Composes a recipe's configuration and rejects keys that verl does not define.
 
 hydra composes the configuration as in the trainer's process, but without importing verl, which would take seconds. verl
-resolves the configuration only in a Ray worker; `resolved` and `problems` do so before.
+resolves the configuration only in a Ray worker; `resolved` and `problems` resolve it before the trainer starts.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def compose_words(recipe: str | os.PathLike[str], words: Sequence[str]) -> DictC
 
 
 def groups(recipe: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Return the options of the recipe's and agent_rl's groups, such as `size` and `algo`; verl's groups are sections.
+    """Return the options of the recipe's and agent_rl's groups, such as `size` and `algo`, but not of verl's groups.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
@@ -106,7 +106,7 @@ def unknown_keys(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
         here = f"{path}.{key}".lstrip(".")
         if here in NOT_IN_YAML or is_free(here):
             continue
-        if key not in set(verls.keys()):  # `in` is false for a mandatory value, ???
+        if key not in set(verls.keys()):  # `in` is false for a mandatory value (`???`)
             yield here
         elif OmegaConf.is_dict(ours._get_node(key)) and OmegaConf.is_dict(verls._get_node(key)):
             yield from unknown_keys(ours[key], verls[key], here)
@@ -153,7 +153,7 @@ def _short(error: Exception) -> str:
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """Return plain containers with interpolations resolved, or with none resolved if an interpolation fails."""
+    """Return the configuration as plain containers, with all interpolations resolved, or none if one of them fails."""
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException:
@@ -163,7 +163,7 @@ def resolved(config: DictConfig) -> dict[str, Any]:
 
 def problems(config: DictConfig) -> list[ConfigError]:
     """Return an error for each missing mandatory value and each interpolation that cannot be resolved."""
-    has_reward_model = OmegaConf.select(config, "reward.reward_model.enable")  # without one, verl skips its section
+    has_reward_model = OmegaConf.select(config, "reward.reward_model.enable")  # if false, verl skips the section
     return [each for each in _problems(config) if has_reward_model or not each.key.startswith("reward.reward_model.")]
 
 
@@ -202,7 +202,7 @@ def types(case: RunCase) -> Iterator[ConfigError]:
 
 @check("configuration", at=("compose",))
 def tool_names(case: RunCase) -> Iterator[ConfigError]:
-    """No tool of the tool file has the name of a method of an environment."""
+    """No tool in the tool file has the same name as a tool of an environment."""
     key = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
     for name, target in case.settings.environments.items() if case.tool_path else ():
         kind = load_environment(name, target)
@@ -230,7 +230,7 @@ def _searchpath(folder: Path) -> list[str]:
 def _verl_config_dir() -> Path:
     spec = importlib.util.find_spec("verl")
     if spec is None or spec.origin is None:
-        raise ConfigError("verl", "it is not installed", "Install agent-rl[sglang], or on a CPU run make install")
+        raise ConfigError("verl", "verl is not installed", "Install agent-rl[sglang], or on a CPU run make install")
     return Path(spec.origin).parent / "trainer" / "config"
 
 

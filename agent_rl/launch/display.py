@@ -45,11 +45,11 @@ def _ignore_errors(event: Callable[..., None]) -> Callable[..., None]:
 
 
 class Display:
-    """Shows the events of a run, each of which is a method.
+    """Shows the events of a run; each kind of event has a method.
 
     Args:
-        shown: `panel`, `lines` or `verl` (every line of the log); None means the panel in a terminal that can show it
-            and has colours, else lines.
+        shown: `panel`, `lines` or `verl` (every line of the log); None means the panel in a color terminal that can
+            show it, otherwise lines.
         stream: the output; None means standard output.
     """
 
@@ -67,7 +67,7 @@ class Display:
 
     @_ignore_errors
     def note(self, text: str) -> None:
-        """Show a note about work done before the start."""
+        """Show a note about work done before the run starts."""
         self._print(named(text))
 
     @_ignore_errors
@@ -84,7 +84,7 @@ class Display:
             self._panel.start()
             return
         self._print(f"run: {folder}", *(f"     {note}" for note in notes), f"log: {folder / 'train.log'}")
-        self._print("Ctrl-C ends the run after the current step and saves it; before the first step, it ends at once")
+        self._print("Ctrl-C ends the run after the current step and saves it, or ends it now if no step has begun")
 
     @_ignore_errors
     def line(self, line: str) -> None:
@@ -104,16 +104,16 @@ class Display:
 
     @_ignore_errors
     def tick(self, asked: str | None = None) -> None:
-        """Redraw, twice per second; `asked` is the signal that requested the end of the run after its step."""
+        """Redraw the display, twice per second; `asked` names the signal that asked the run to end after its step."""
         if asked is not None and not self._asked:
             self._asked = True
-            self._request(f"{asked}: ends after step {self.progress.step_number} and saves; again: ends now")
+            self._request(f"{asked}: the run ends after step {self.progress.step_number}; a second signal ends it now")
         elif self._panel is not None:
             self._panel.tick()
 
     @_ignore_errors
     def aborting(self, by: str) -> None:
-        """Show that a signal ends the run at once."""
+        """Show that a signal is ending the run immediately."""
         self._request(f"{by}: ending now")
 
     @_ignore_errors
@@ -132,13 +132,13 @@ class Display:
 
     @_ignore_errors
     def aborted(self, by: str) -> None:
-        """Show that a signal has ended the run at once."""
+        """Show that a signal has ended the run immediately."""
         self.close("aborted")
         self._print(self._abortion(by))
 
     @_ignore_errors
     def close(self, status: str = "failed") -> None:
-        """End the display; the last frame of a panel stays, with the status of the run."""
+        """Close the display; the last frame of a panel remains visible, with the run's status."""
         if self._panel is not None:
             panel, self._panel = self._panel, None
             panel.stop(status)
@@ -166,7 +166,7 @@ class Display:
         if not self.progress.is_training:
             return f"{by}: the run ended before the first step; nothing is lost"
         checkpoints = self.progress.folder / "checkpoints"
-        return f"{by}: ended at once; training since the last checkpoint is lost ({checkpoints})"
+        return f"{by}: the run was aborted; training since the last checkpoint is lost ({checkpoints})"
 
     def _print_step(self, step: int, metrics: Mapping[str, Any]) -> None:
         self._print(step_line(step, metrics, self.progress.total))
@@ -177,7 +177,7 @@ class Display:
 
 
 class JsonDisplay(Display):
-    """Writes one line of JSON for each step, and one at the end; other lines go to standard error.
+    """Writes one line of JSON for each step, and one at the end; other lines are written to standard error.
 
     Args:
         stream: the output for the JSON.
@@ -203,7 +203,7 @@ class JsonDisplay(Display):
         self.write_end("aborted", 128 + signal.Signals[by], error=self._abortion(by))
 
     def write_end(self, status: str, exit_code: int, **more: Any) -> None:
-        """Write the last line, once."""
+        """Write the last line, unless it has already been written."""
         if self._has_ended:
             return
         self._has_ended = True

@@ -5,11 +5,11 @@ A run on GPUs needs these variables, which NVIDIA's wheels do not set:
 - `LD_LIBRARY_PATH` contains the folder of CUDA's runtime library. SGLang preloads torch_memory_saver, for which the
   loader needs that library before Python runs (https://github.com/sgl-project/sglang/issues/36533).
 - `CUDA_HOME` is a toolkit with which SGLang builds kernels when they are first used, regardless of its backends.
-  SGLang's build files have `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have neither, are not a toolkit.
+  SGLang links with `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have no `lib64`, are not a toolkit.
 - `PATH` starts with the environment's `bin`, which contains `ninja`, the program that builds the kernels.
 
-A batch system's TMPDIR is often too long for the sockets of Ray, and a container's user may have no home directory.
-The user's settings are kept; no library is loaded here.
+A batch system's TMPDIR is often too long for Ray's sockets, and a container's user may have no home directory. The
+functions of this module keep the user's settings and load no library.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ PARTS = ("bin/nvcc", "lib64/libcudart.so", "include/cuda_runtime.h", VERSION)
 TARGET_HEADER = ("include/nv/target", "include/cccl/nv/target")
 """A toolkit contains one of these headers; CUDA 13 contains the second."""
 SOCKET = "/ray/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store.1"
-"""A socket that Ray creates under `RAY_TMPDIR` or `TMPDIR`; Linux allows paths of 107 bytes."""
+"""A socket that Ray creates under `RAY_TMPDIR` or `TMPDIR`; Linux allows socket paths of up to 107 bytes."""
 LONGEST = 107 - len(SOCKET)
-"""Maximum length in bytes of the path of the folder under which Ray creates this socket."""
+"""Maximum length in bytes of `RAY_TMPDIR`, for Ray's sockets."""
 LONGEST_OF_ALL = 107 - len("/pymp-00000000/listener-00000000")
 """Maximum length in bytes of `TMPDIR`, for the sockets of SGLang and Python."""
 SHORT = "/tmp"
@@ -48,7 +48,7 @@ def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def gpu_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables to set or change for a run on GPUs, or none if all are right."""
+    """Return the variables to set or change for a run on GPUs, or {} if all of them are correct."""
     variables = {}
     binaries, paths = str(Path(sys.executable).parent), environ.get("PATH", "").split(os.pathsep)
     if binaries not in paths:
@@ -98,7 +98,7 @@ def temporary_files(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return `RAY_TMPDIR` if `TMPDIR` is too long for Ray's sockets and the user has not set another folder.
 
     Raises:
-        ConfigError: a folder that the user has set is too long.
+        ConfigError: the path of a folder that the user has set is too long.
     """
     if joins_ray(environ):
         return {}
@@ -121,7 +121,7 @@ def require_home(environ: Mapping[str, str] = os.environ) -> None:
     """Reject a home directory that is not writable, unless Ray's token and the caches are elsewhere.
 
     Raises:
-        ConfigError: the home directory is needed and not writable.
+        ConfigError: the home directory is needed but not writable.
     """
     has_token = joins_ray(environ) or any(environ.get(f"RAY_AUTH_{name}") for name in ("TOKEN", "TOKEN_PATH", "MODE"))
     if has_token and environ.get("HF_HOME"):

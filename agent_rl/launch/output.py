@@ -27,7 +27,7 @@ WRONG = 2
 LAST_LINES = 15
 """Number of log lines in a failure's message."""
 ROOM = 1 << 20
-"""A folder with fewer free bytes counts as full, because a file that did not fit has usually been removed again."""
+"""A folder with fewer free bytes is considered full, because a file that did not fit has usually been removed."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
@@ -43,7 +43,7 @@ _DEAD_ACTOR = re.compile(
 _ENGINES_EXCEPTION = re.compile(r"\b\w+ hit an exception: Traceback")
 _ENGINES_CRASH = re.compile(r"\bSubprocess (\w+) \(pid=\d+\) crashed with exit code (-?\d+)")
 _BEGINNINGS = ("Traceback (most recent", "The above exception was", "During handling of", "Error executing job")
-"""Lines above a traceback; hydra omits the first of these."""
+"""Beginnings of the lines above a traceback; hydra omits the first of these lines."""
 TOTAL = re.compile(r"\bTotal training steps: (\d+)$")
 """The number of steps in a line of verl's log."""
 SHARE = "{:.0%}"
@@ -75,7 +75,7 @@ def step_line(step: int, metrics: Mapping[str, Any], total: int | None = None) -
 
 
 def written(form: str, value: float) -> str:
-    """Format a number; a share outside 0 to 1, from a scorer with other bounds, stays a number."""
+    """Format a number; a share outside 0 to 1, from a scorer with other bounds, is not shown as a percentage."""
     return (form if 0 <= value <= 1 else form.replace(SHARE, "{:.3g}")).format(value)
 
 
@@ -103,8 +103,8 @@ def failure(log: Path, start: int, status: int, folders: Iterable[Path] = ()) ->
         log: the file with all output.
         start: size of the log in bytes when the trainer was started.
         status: exit status of the trainer, negative for a signal.
-        folders: folders that it writes to; if one is full, that is the cause, whatever the exception (torch.save:
-            "unexpected pos 13696 vs 13588").
+        folders: folders to which the trainer writes; a full folder is reported as the cause, whatever the exception
+            (torch.save reports "unexpected pos 13696 vs 13588").
     """
     lines = _lines(log, start)
     if status == WRONG and (refused := next((line for line in reversed(lines) if line.startswith("error: ")), None)):
@@ -121,8 +121,8 @@ def process_end(log: Path, status: int, start: int = 0) -> str:
     """Describe why a process of verl or SGLang has ended, or has not started.
 
     Args:
-        log: the file with its output.
-        status: its exit status, negative for a signal.
+        log: the file with the process's output.
+        status: the process's exit status, negative for a signal.
         start: size of the log in bytes when the process was started.
     """
     lines = _lines(log, start)
@@ -166,18 +166,18 @@ def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _dead_actor(lines: list[str]) -> tuple[str, list[str]] | None:
-    """Return the first process that died, without the waiting process's traceback, or None if Ray names no process."""
+    """Describe the first process that died, without the waiting process's traceback; None if Ray names no process."""
     match = _DEAD_ACTOR.search("\n".join(lines))
     if match is None:
         return None
     if match["node"]:
-        return f"the node {match['ip']} stopped answering and counts as dead", []
+        return f"the node {match['ip']} stopped answering and is considered dead", []
     process = f"the {match['name']} process (pid {match['pid']}, on {match['ip']})"
     return f"{process} has died: it crashed, or was killed (out of memory?)", []
 
 
 def _unless_full(cause: str, folders: Iterable[Path]) -> str:
-    """Return the cause, or the folder in which the disk or the user's quota is full."""
+    """Return the cause, or a message about the first folder in which the disk or the user's quota is full."""
     for folder in folders:
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
@@ -201,5 +201,5 @@ def _above(lines: list[str], begin: int, end: int) -> list[str]:
 
 
 def bare(line: str) -> str:
-    """Return the line without colours, and without the prefix that Ray or torch adds for another process."""
+    """Return the line without colors, and without the prefix that Ray or torch adds for another process."""
     return _PREFIX.sub("", _COLOUR.sub("", line)).rstrip()

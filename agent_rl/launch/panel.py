@@ -1,4 +1,4 @@
-"""`RunPanel`: shows a run in the terminal, redrawn in place: its progress, its metrics, and an example trajectory.
+"""`RunPanel`: shows a run's progress, its metrics and an example trajectory in a panel that is redrawn in the terminal.
 
 This process draws the panel once per second, without a thread, between two reads of the trainer's output. A short
 terminal shows fewer parts, and a narrow terminal shows shorter lines.
@@ -32,7 +32,7 @@ from agent_rl.trajectory.trace import parts
 from agent_rl.work.text import named, one_line
 
 PERIOD_S = 0.9
-"""Seconds between two frames: every second read of the trainer's output."""
+"""Seconds between two frames, so that every second read of the trainer's output is followed by a frame."""
 BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 TAIL = 1 << 24
 """Number of bytes at the trace's end from which a random trajectory is chosen."""
@@ -48,7 +48,7 @@ METRICS = {
     "tool calls": ("agent/tool_calls", "{:.2f}"),
     "tool errors": ("agent/tool_errors", "{:.2f}"),
 }
-"""Rows below the reward and its components: name, metric of verl, and number format."""
+"""Rows below the reward and its components: name, verl's metric, and number format."""
 
 Row = tuple[str, str, list[float]]
 """Name, first and last value, and the values of all steps."""
@@ -89,7 +89,7 @@ class RunPanel:
         self._trajectory = (path and last_trajectory(Path(path), step)) or self._trajectory
 
     def request(self, text: str) -> None:
-        """Confirm the user's request at once."""
+        """Confirm the user's request immediately."""
         self._request, self._drawn = text, 0.0
         self.tick()
 
@@ -106,14 +106,14 @@ class RunPanel:
         self._live.refresh()
 
     def stop(self, status: str) -> None:
-        """Leave the last frame in the terminal, with the run's end: `trained`, `stopped`, `aborted` or `failed`."""
+        """Leave the last frame in the terminal, with the run's status: `trained`, `stopped`, `aborted` or `failed`."""
         self._status = status
         if self._live.is_started:
             self._live.stop()
             self.console.print(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = (options.height or console.size.height) - 3  # the frame, and the line of the cursor
+        lines = (options.height or console.size.height) - 3  # room for the frame and the cursor's line
         yield Frame(
             Group(*_fitting(self._parts(options.max_width - 4), lines)),
             title=Text(named(self.progress.folder.name), style="bold"),
@@ -141,9 +141,9 @@ class RunPanel:
 
     def _foot(self) -> list[tuple[int, list[RenderableType]]]:
         """Return the lines that show how to end the run and where its files are."""
-        text = "Ctrl-C: end now, before the first step; nothing is trained yet"
+        text = "Ctrl-C ends the run now; nothing has been trained yet"
         if self.progress.is_training:
-            text = "Ctrl-C: end after this step and save; a second time: end now"
+            text = "Ctrl-C ends the run after this step and saves it; a second one ends it now"
         line = _line(self._request or text, "bold yellow" if self._request else "dim")
         return [(7, [Text()] if self.progress.training else []), (0, [line]), (1, _places(self.progress))]
 
@@ -152,7 +152,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
     """Draw values as bars, scaled from the lowest to the highest value.
 
     Args:
-        values: if there are more than `width`, each bar is the mean of several.
+        values: the values to draw; if there are more than `width` values, each bar is the mean of several.
         width: maximum number of characters.
     """
     count = min(len(values), width)
@@ -178,14 +178,14 @@ def last_trajectory(path: Path, step: int) -> Trajectory | None:
     except OSError:
         return None
     for line in sorted(lines[bool(begin) : -1], key=crc32):
-        with contextlib.suppress(ValueError):  # written by another version
+        with contextlib.suppress(ValueError):  # a line from another version
             if (trajectory := Trajectory.from_json(line)).info.get("step") == step:
                 return trajectory
     return None
 
 
 def _fitting(parts: Sequence[tuple[int, list[RenderableType]]], height: int) -> list[RenderableType]:
-    """Return the parts that fit into `height` lines, chosen by lowest rank."""
+    """Return the parts that fit into `height` lines, starting with the lowest ranks."""
     places: set[int] = set()
     for place in sorted(range(len(parts)), key=lambda place: parts[place][0]):
         if sum(len(parts[each][1]) for each in [*places, place]) <= height:
@@ -250,7 +250,7 @@ def _rows(progress: RunProgress) -> list[Row]:
             rows.append((name, _change(values, form), values))
     seconds = dict(series(steps, "timing_s/step"))
     tokens = series(steps, "perf/total_num_tokens")
-    if rates := [count / seconds[step] for step, count in tokens if seconds.get(step)]:  # of all devices together
+    if rates := [count / seconds[step] for step, count in tokens if seconds.get(step)]:  # for all devices together
         rows.append(("tokens/s", _change(rates, "{:,.0f}"), rates))
     return rows
 

@@ -29,7 +29,7 @@ from agent_rl.work.parts import append_lines, replace_file, whole_lines
 
 SHARED_MEMORY = Path("/dev/shm")
 NEW_METRICS = "metrics.new.jsonl"
-"""File that verl writes to, and empties at each start."""
+"""File to which verl writes its metrics, and which verl empties at each start."""
 TRAINED = "training/global_step"
 """A metric that every training step logs, and that a validation alone does not log."""
 LEFT_BEHIND = ("sem.mp-*", "sglang_loads_*")
@@ -40,7 +40,7 @@ STOP_S = 20.0
 
 
 class TrainerError(AgentRLError):
-    """The trainer ended with an error; the message is its cause.
+    """The trainer exited with an error; the message describes the cause.
 
     Args:
         text: the message.
@@ -50,7 +50,7 @@ class TrainerError(AgentRLError):
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
         self.status = status if status > 0 else 128 - status
-        """The exit status of this process."""
+        """The exit status with which this process should exit."""
 
 
 def _ignore(*_: object) -> None:
@@ -91,8 +91,8 @@ def run_trainer(
     out.mkdir(parents=True, exist_ok=True)
     log, metrics = out / "train.log", out / NEW_METRICS
     mark = hashlib.sha256(os.fsencode(out)).hexdigest()[:16]
-    _end_processes(RUN, mark)  # of a start whose launcher was killed
-    Tail(metrics, 0, _kept(metrics, _ignore, on_output)).read()  # an aborted start has not read its last lines
+    _end_processes(RUN, mark)  # left by an earlier start whose launcher was killed
+    Tail(metrics, 0, _kept(metrics, _ignore, on_output)).read()  # an aborted start may leave unread lines
     metrics.unlink(missing_ok=True)
     before = shared_files()
     try:
@@ -127,14 +127,14 @@ def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) ->
 def process_tree(
     command: Sequence[str], env: Mapping[str, str], output: IO[bytes], variable: str, mark: str | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
-    """Run a child in a separate session during this block; the child ends with all processes that it has started.
+    """Run a child in a separate session during this block, then stop the child and all processes that it has started.
 
     Args:
         command: the child's command line.
         env: the child's environment.
         output: receives the child's output.
-        variable: environment variable that identifies its processes.
-        mark: its value, by default a random one.
+        variable: environment variable that identifies the child's processes.
+        mark: value of the variable, by default a random value.
 
     Returns:
         The child, and the variables of the server that forks its Ray workers on a CPU.
@@ -159,7 +159,7 @@ def process_tree(
 def _end_processes(variable: str, mark: str, session: int | None = None) -> None:
     """Wait for the processes with this mark, then kill them, and remove the weights that they left in memory.
 
-    The session of the child, which has ended, ends too: Ray's agents, which may outlive Ray, overwrite their mark.
+    Processes of the exited child's session are killed too: Ray's agents, which may outlive Ray, overwrite their mark.
     """
     psutil.wait_procs(_processes_with(variable, mark), STOP_S)
     for process in _processes_with(variable, mark, session):
@@ -170,7 +170,7 @@ def _end_processes(variable: str, mark: str, session: int | None = None) -> None
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
-    """End the child; Ray ends its own processes when their driver is gone."""
+    """Stop the child; Ray stops its own processes when their driver is gone."""
     if child.poll() is None:
         child.terminate()
         try:
@@ -195,8 +195,8 @@ def follow(child: subprocess.Popen[bytes], files: Sequence[Tail], watch: Callabl
 def begin_child() -> None:
     """Make a child die with its parent and let SIGQUIT end it, when called as `preexec_fn`.
 
-    Background jobs of a shell ignore SIGQUIT, and their children inherit that. SGLang's processes, however, use SIGQUIT
-    to tell their server that they have failed; if it were ignored, a run would wait for a dead engine forever.
+    A shell's background jobs ignore SIGQUIT, and their children inherit this. SGLang's processes, however, use SIGQUIT
+    to tell their server that they have failed; if SIGQUIT were ignored, a run would wait for a dead engine forever.
     """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux's PR_SET_PDEATHSIG
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
@@ -214,7 +214,7 @@ def remove_unused(candidates: set[Path]) -> None:
     """
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
-        with suppress(OSError):  # has ended, or belongs to another user
+        with suppress(OSError):  # a process has exited, or belongs to another user
             mapped |= set(re.findall(rf"{SHARED_MEMORY}/\S+", maps.read_text()))
     for path in candidates:
         if str(path) not in mapped and path.exists() and path.stat().st_uid == os.getuid():
@@ -251,8 +251,8 @@ def _kept(
         nonlocal is_first
         try:
             record = json.loads(line)
-        except ValueError:  # verl does not notice that only a part of a line fits on a disk
-            on_output(f"agent_rl: the metrics of a step are lost: verl could not write all of them to {metrics}")
+        except ValueError:  # verl does not notice if only part of a line fits on the disk
+            on_output(f"agent_rl: the metrics of a step are lost: verl wrote only part of them to {metrics}")
             return
         if is_first and file.exists():
             lines = [each for _, each in whole_lines(file, 0) if _is_kept(json.loads(each), record)]
@@ -265,7 +265,7 @@ def _kept(
 
 
 def _is_kept(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
-    """Whether a step of an earlier start stays; each start first validates the step before its own first step."""
+    """Whether to keep an earlier start's metrics of a step; every start begins by validating the previous step."""
     if earlier["step"] != first["step"]:
         return bool(earlier["step"] < first["step"])
     return TRAINED in earlier["data"] and TRAINED not in first["data"]

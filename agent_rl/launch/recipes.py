@@ -1,6 +1,7 @@
 """Finds the package's recipes by name, and the files to which a recipe refers.
 
-In a clone they are in `recipes/` and `tool_configs/`; in the wheel, these folders are under `agent_rl/_share`.
+In a clone, recipes and tool files are in `recipes/` and `tool_configs/`; in the wheel, these folders are under
+`agent_rl/_share`.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
     """Return the absolute path of a recipe's folder.
 
     Args:
-        recipe: a folder with `config.yaml`; the file of an environment, `FILE.py` or `FILE.py:Class`, for which a
-            recipe is written; else the name of a recipe that comes with the package, `NAME` or `recipes/NAME`.
+        recipe: a folder with `config.yaml`; the name of a packaged recipe, `NAME` or `recipes/NAME`; or the file of an
+            environment, `FILE.py` or `FILE.py:Class`, for which a recipe is written.
 
     Raises:
         ConfigError: `recipe` is neither a recipe nor an environment.
@@ -81,9 +82,9 @@ def results_folder(recipe: str) -> Path:
 
 
 def found_files(folder: Path) -> dict[str, str]:
-    """Return the keys of a recipe's `config.yaml` whose relative paths point elsewhere, with absolute paths.
+    """Return the keys of a recipe's `config.yaml` whose files are not in the working directory, with absolute paths.
 
-    A file that is not in the working directory is looked for in the recipe's folder and the two folders above it.
+    Such files are searched for in the recipe's folder and the two folders above it.
     """
     try:
         written = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
@@ -100,7 +101,7 @@ def found_files(folder: Path) -> dict[str, str]:
 
 
 def data_scripts(folder: Path) -> list[Path]:
-    """Return the scripts in a recipe's README that build its data: the package's, or copies next to the recipe."""
+    """Return the scripts that a recipe's README names to build its data, in the recipe's folder or in the package."""
     page = folder / "README.md"
     names = re.findall(r"data_preprocess/(\w+\.py)", page.read_text(encoding="utf-8")) if page.is_file() else []
     places = (folder, share_folder() / "data_preprocess")
@@ -114,7 +115,7 @@ def rows_remedy(path: str, case: RunCase) -> str:
     """Return the remedy for a missing file of rows."""
     scripts = data_scripts(recipe_folder(case.recipe)) if case.recipe else []
     how = _cold_start(path, case) or " ".join(f"python {os.path.relpath(script)}" for script in scripts)
-    return f"Make it with: {how}; or correct the path" if how else "Correct the path"
+    return f"Make the rows with: {how}; or correct the path" if how else "Correct the path"
 
 
 def model_remedy(path: str, case: RunCase) -> str:
@@ -125,9 +126,9 @@ def model_remedy(path: str, case: RunCase) -> str:
         except AgentRLError as error:
             return str(error)
     if how := _cold_start(path, case):
-        return f"Make it with: {how}; or correct the path"
+        return f"Make the model with: {how}; or correct the path"
     if case.on_cpu:
-        return f"Untrained model: python -m agent_rl.cpu.tiny_model --out {shlex.quote(path)}; or correct the path"
+        return f"Run python -m agent_rl.cpu.tiny_model --out {shlex.quote(path)} to make one; or correct the path"
     return "Correct the path, or use a model on the Hub"
 
 
@@ -155,7 +156,7 @@ def copy_recipe(name: str, target: Path) -> list[Path]:
     if name not in (recipes := described()):
         raise ConfigError(name, "there is no recipe with this name", did_you_mean(name, recipes))
     if target.exists():
-        raise ConfigError(str(target), "it already exists", "Choose a new folder")
+        raise ConfigError(str(target), "the folder already exists", "Choose a new folder")
     share = share_folder()
     shutil.copytree(share / "recipes" / name, target, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     config = (target / "config.yaml").read_text(encoding="utf-8").replace(f"recipes/{name}/", "")

@@ -1,7 +1,7 @@
-"""Compares a run with `policy=trace` with the run whose trajectories it trains on, before anything is started.
+"""Compares a run that has `policy=trace` to the run on whose trajectories it trains, before anything is started.
 
-The recorded trajectories and rewards are used as they are, so a key on which they depend and that has another value is
-refused: it would have no effect. What the updates depend on may differ; `differences` lists it.
+The recorded trajectories and rewards are used unchanged. A different value of a key on which they depend would have no
+effect, and is rejected. Keys on which only the updates depend may differ; `differences` lists them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent_rl.trajectory.run_files import read_record
 from agent_rl.verl_adapter.recorded import KEY, RecordedRun
 
 SAMPLING = ("data.", "reward.", "agent_rl.", "actor_rollout_ref.rollout.", "algorithm.filter_groups.", "trainer.v1.")
-"""What the keys start with on which the trajectories and their rewards depend, except those in the next two lists."""
+"""Prefixes of the keys on which the trajectories and their rewards depend, except the keys in the next two lists."""
 UPDATES = ("agent_rl.gigpo", "agent_rl.mask_", "agent_rl.trainer_class", "actor_rollout_ref.rollout.log_prob_")
 UNUSED = (
     *(*FREE_TO_CHANGE, "agent_rl.cold_start", "agent_rl.policy", "data.dataloader_num_workers", "data.val_"),
@@ -26,14 +26,14 @@ UNUSED = (
     *("actor_rollout_ref.rollout.prometheus", "actor_rollout_ref.rollout.val_kwargs"),
 )
 TOKENS = (MODEL, "config.json", "tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
-"""The files of a model that determine its tokens; its path if it is not a folder."""
+"""The files of a model that determine its tokens, or the key of its path if the model is not a folder."""
 WEIGHTS = (".safetensors", ".bin")
 REFUSED = {
     **dict.fromkeys(("trainer.val_before_train", "trainer.test_freq"), "a validation needs an engine"),
     **dict.fromkeys(("reward.reward_model.enable", "agent_rl.reward.models"), "a served model needs an engine"),
     **dict.fromkeys(
         ("algorithm.filter_groups.enable", "trainer.v1.sampler.sync_refill_failed_groups"),
-        "it replaces groups, and which ones depends on when episodes end",
+        "it replaces groups, depending on when their episodes end",
     ),
 }
 """Keys that must be false, negative, null or empty, with the reason."""
@@ -51,14 +51,14 @@ def recorded_run(case: RunCase) -> Iterator[ConfigError]:
             yield ConfigError(key, f"policy=trace cannot be used with {value!r}: {why}", "Switch it off")
     run, folder = RunFolder(case.config), case.folder / Path(place).expanduser()
     if run.path == folder:
-        yield ConfigError("agent_rl.run.folder", f"{KEY} names this folder too", "Set another folder")
-    before = read_record(folder, KEY, "Set it to the folder of a run")
+        yield ConfigError("agent_rl.run.folder", f"{KEY} names the same folder", "Set another folder")
+    before = read_record(folder, KEY, "Set the key to the folder of a run")
     for key, text in compared(before, run.record, UNUSED)[0].items():
         if key.startswith(SAMPLING) and not key.startswith((*UPDATES, *UNUSED)):
             problem = f"policy=trace uses trajectories and rewards as they were recorded, but {text}"
             yield ConfigError(key, problem, f"Use the value of {place}")
     if differ := [name for name in _differ(_model(before), _model(run.record)) if name in TOKENS]:
-        problem = f"{place} was trained from another model: other {', '.join(differ)}"
+        problem = f"{place} was trained from another model, with a different {', '.join(differ)}"
         yield ConfigError(MODEL, problem, "Use a model with the same configuration and tokenizer")
     RecordedRun(folder).require(case.get("trainer.total_training_steps", 1))
 
@@ -68,17 +68,17 @@ def differences(place: str, record: Mapping[str, Any]) -> list[str]:
 
     Args:
         place: the folder of the recorded run.
-        record: the record of the run that trains on it, `RunFolder.record`.
+        record: the record (`RunFolder.record`) of the run that trains on the recorded run.
     """
-    before = read_record(Path(place).expanduser(), KEY, "Set it to the folder of a run")
-    notes = [f"trains on the trajectories of {place}, without an engine"]
+    before = read_record(Path(place).expanduser(), KEY, "Set the key to the folder of a run")
+    notes = [f"this run trains on the trajectories of {place}, without an engine"]
     if keys := [key for key in compared(before, record, UNUSED)[0] if key != MODEL]:
-        text = "after the first update the weights are not those that sampled the trajectories (off-policy)"
+        text = "after the first update, the weights differ from those that sampled the trajectories (off-policy)"
         notes.append(f"{', '.join(keys)} differ from {place}: {text}")
     weights = [name for name in _differ(_model(before), _model(record)) if name.endswith(WEIGHTS)]
     other = {name: _differ(before.get(name, {}), record[name]) for name in ("versions", "machine")}
     if texts := [f"{what} ({', '.join(each)})" for what, each in {"first weights": weights, **other}.items() if each]:
-        notes.append(f"the weights may not be bit-equal to those of {place}, because of other {', '.join(texts)}")
+        notes.append(f"the weights may not be bit-equal to those of {place}, because of different {', '.join(texts)}")
     return notes
 
 

@@ -1,11 +1,11 @@
 """`RunFolder`: the folder for a run's output, `outputs/<experiment>` unless `agent_rl.run.folder` sets another.
 
 `run.json` records what was started and how it ended; `train.log`, `metrics.jsonl`, `tensorboard/`, `trace.jsonl`,
-`rollouts/` and `checkpoints/` are the run's output. The same configuration resumes from the newest checkpoint; a
-different configuration is rejected. A run that starts from scratch moves the old files to `earlier/<time>/`.
+`rollouts/` and `checkpoints/` are the run's output. A run with the same configuration resumes from the newest
+checkpoint; a different configuration is rejected. A run that starts from scratch moves old files to `earlier/<time>/`.
 
-Code and tool files are not compared, because a fix often changes them (a change is reported), nor are the keys in
-`FREE_TO_CHANGE`.
+A change in code or tool files is only reported, because a fix often changes them. The keys in `FREE_TO_CHANGE` are not
+compared.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ PARTS = (
     *("train.log", "metrics*.jsonl", "tensorboard", "trace*.jsonl", "trace.images", "rollouts", "checkpoints"),
     *("hydra", "run.json"),
 )
-"""Patterns of the files that a run writes into its folder; `run.json`, without which it is not a run, is moved last."""
+"""Patterns of the files that a run writes into its folder; `run.json`, which marks a run, is moved last."""
 VERSIONS = ("verl", "sglang", "torch", "transformers", "ray", "TransferQueue")
 MODEL = "actor_rollout_ref.model.path"
 MOST_SHOWN = 10
@@ -70,7 +70,7 @@ END_BYTES = 1 << 20
 
 
 def folder_of(config: DictConfig) -> Path:
-    """Return the absolute folder of a composed configuration's run."""
+    """Return the absolute path of the run folder that a composed configuration sets."""
     folder = OmegaConf.select(config, "agent_rl.run.folder")
     return Path(folder or f"outputs/{config.trainer.experiment_name}").expanduser().absolute()
 
@@ -89,7 +89,7 @@ class RunFolder:
         self.notes: list[str] = []
         """Notes for the user about an earlier run."""
         self.stopped: StoppedRun | None = None
-        """The last step of a run that has ended early on request; set it before the block ends."""
+        """The last step of a run that has ended early on request, to be set before the block ends."""
         self._redact = Redactor(os.environ)
         plain, model = resolved(config), Path(str(OmegaConf.select(config, MODEL))).expanduser()
         self.record: dict[str, Any] = {
@@ -105,7 +105,7 @@ class RunFolder:
         self._lock = FileLock(self.path / "lock")
 
     def __enter__(self) -> RunFolder:
-        """Compare with the run in the folder, move it away if it is not resumed, and write `run.json`.
+        """Compare this run with the run in the folder, move that run away unless it is resumed, and write `run.json`.
 
         Raises:
             ConfigError: another process uses the folder, or it contains a run with a different configuration.
@@ -114,7 +114,7 @@ class RunFolder:
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
-            remedy = "Wait for it, or set another trainer.experiment_name"
+            remedy = "Wait for that process, or set another trainer.experiment_name"
             raise ConfigError("trainer.experiment_name", f"another process is using {self.path}", remedy) from None
         try:
             self._begin()
@@ -157,7 +157,7 @@ class RunFolder:
                 "trainer.experiment_name",
                 f"{self.path} contains a run with a different configuration: {shown}{more}",
                 "Choose a different trainer.experiment_name, or start over with trainer.resume_mode=disable, which "
-                "moves that run to a folder earlier/",
+                "moves the old run to the folder earlier/",
             )
         return before
 
@@ -165,7 +165,7 @@ class RunFolder:
         before, step = self.require_same(), self._checkpoint()
         started = []
         if step is not None:
-            self.notes.append(f"resumes from {step}")
+            self.notes.append(f"the run resumes from {step}")
             started += (before or {}).get("started", [])
         elif before is not None:
             self._move_away()
@@ -207,14 +207,14 @@ def _now() -> str:
 def compared(
     before: Mapping[str, Any], run: Mapping[str, Any], free: tuple[str, ...] = FREE_TO_CHANGE
 ) -> tuple[dict[str, str], list[str]]:
-    """Return by key how two runs' records differ, except keys that start with one of `free`, and other changes."""
+    """Return how the keys of two runs' records differ, except keys that start with one of `free`, and other changes."""
     old, new = (dict(leaves(each["configuration"])) for each in (before, run))
     differ: dict[str, str] = {}
     changed: list[str] = []
     for key in sorted({*old, *new, "--script"}):
         was, now = ({file["path"]: file["sha256"] for file in each["files"].get(key, [])} for each in (before, run))
         same = was and list(was.values()) == list(now.values())  # the same files, even at other paths
-        if not same and not key.startswith(free) and repr(old.get(key)) != repr(new.get(key)):  # repr: NaN is the same
+        if not same and not key.startswith(free) and repr(old.get(key)) != repr(new.get(key)):  # repr: NaN equals NaN
             differ[key] = f"{key} is {new.get(key)!r}, was {old.get(key)!r}"
         elif was and now and not same:
             changed_files = [path for path, digest in now.items() if was.get(path) != digest]
@@ -232,7 +232,7 @@ def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict
         # from `path/to/file.py:Name`, or a path alone; isfile is false for a string that is too long for a path
         paths = [os.path.expanduser(re.sub(r"(?<=\.py):.*", "", text, flags=re.DOTALL)) for text in texts]
         files = [Path(path) for path in paths if os.path.isfile(path)]
-        if files and not key.startswith("agent_rl.trace."):  # the run itself writes it
+        if files and not key.startswith("agent_rl.trace."):  # the run itself writes the trace
             hashes[key] = [{"path": str(path), "sha256": file_digest(path)} for path in files]
     return hashes
 
@@ -265,7 +265,7 @@ def _models(key: str, files: Sequence[Path]) -> Iterator[str]:
 
 
 def _model_files(model: Path) -> dict[str, str]:
-    """Return a hash of each file in a model's folder: of its size, and of its first and last MiB."""
+    """Return a hash of each file in a model's folder, computed from the file's size and its first and last MiB."""
     digests = {}
     for path in sorted(model.iterdir()) if (model / "config.json").is_file() else ():
         if path.is_file():

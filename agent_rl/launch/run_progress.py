@@ -21,7 +21,7 @@ MOST_MESSAGES = 20
 REWARD = "critic/score/mean"
 """A metric that every training step has."""
 KEPT = (REWARD, "agent/", "actor/", "val-", "timing_s/step", "perf/total_num_tokens", "response_length/clip_ratio")
-"""Prefixes of the metrics to keep: verl logs 150 in each of a run's thousands of steps."""
+"""Prefixes of the metrics to keep, because verl logs 150 metrics in each of a run's thousands of steps."""
 REMEMBERED = 20
 """Number of latest steps whose durations predict the remaining time."""
 
@@ -81,7 +81,7 @@ class RunProgress:
         return max(0.0, (self.total - int(steps[-1]["step"])) * median(durations) - since)
 
     def begin(self, folder: Path, notes: list[str], configuration: Mapping[str, Any]) -> None:
-        """Start a run in this folder, and read the metrics of an earlier start there."""
+        """Record that a run has been started in this folder, and read the metrics of an earlier start."""
         self.folder, self.notes, self.configuration, self.begun = folder, notes, configuration, self._clock()
         self.stage = Stage(LIBRARIES, 0, time.time())
         if (folder / "metrics.jsonl").is_file():
@@ -92,7 +92,7 @@ class RunProgress:
         """Process a line of the log.
 
         Returns:
-            Lines for the user: a part that has been started, or a message.
+            Lines to show to the user: a message, or a part that has been started.
         """
         text = bare(line)
         if match := TOTAL.search(text):
@@ -119,7 +119,7 @@ class RunProgress:
     def _enter(self, stage: Stage) -> list[str]:
         """Enter a stage; before the first step, report the stage that has ended."""
         before = self.stage
-        if (stage.what, stage.step) == (before.what, before.step):  # announced by another engine
+        if (stage.what, stage.step) == (before.what, before.step):  # another engine has announced this stage
             return []
         self.stage = stage
         if self.is_training:

@@ -1,7 +1,7 @@
 """Starting points: a working task, tool, agent, reward or recipe with its test, copied from the files in `starts/`.
 
-Each folder of `starts/`, except `task`, is a complete recipe under the name `my_<kind>`, which the copy replaces. The
-README in the folder lists the next commands.
+Each folder of `starts/`, except `task`, is a complete recipe named `my_<kind>`; a copy gets the name that users choose.
+The README in the folder lists the next commands.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
         folder: the new folder.
 
     Returns:
-        The files, and the next commands.
+        The written files, and the next commands to run.
 
     Raises:
         ConfigError: the name cannot be used, or the folder exists.
     """
     _check_name(kind, name)
     if folder.exists():
-        raise ConfigError(str(folder), "it already exists", "Choose a new folder with --to")
+        raise ConfigError(str(folder), "the folder already exists", "Choose a new folder with --to")
     shutil.copytree(STARTS / kind, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for path in sorted(folder.iterdir()):
         text = path.read_text(encoding="utf-8").replace(f"my_{kind}/", f"{folder}/")
@@ -64,7 +64,7 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
 def _check_name(kind: str, name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         near = re.sub(r"\W+", "_", name.lower()).strip("_")
-        remedy = f"Write it like {near or 'unit_converter'!r}"
+        remedy = f"Use a name like {near or 'unit_converter'!r}"
         raise ConfigError("NAME", f"{name!r} is not a valid name for a Python module", remedy)
     taken: dict[str, Iterable[str]] = {"tool": built_in_names(), "agent": agent_names(), "recipe": described()}
     if name in taken.get(kind, ()):

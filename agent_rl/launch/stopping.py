@@ -16,12 +16,12 @@ from typing import Any
 from agent_rl.verl_adapter.ending import STOP_FILE
 
 STOPPED = 75
-"""Exit status of a run that has ended early on request: `EX_TEMPFAIL`, try again later."""
+"""Exit status of a run that has ended early on request, which is `EX_TEMPFAIL` ("try again later")."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Aborted(SystemExit):
-    """After a signal, this process cleans up and ends with the exit status that a shell would report."""
+    """Raised after a signal, to clean up and to exit with the status that a shell would report."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)
@@ -35,7 +35,7 @@ class StoppedRun:
     Attributes:
         step: the last complete step.
         checkpoint: the step's checkpoint folder, or None if no step was complete.
-        command: the command that resumes from there.
+        command: the command that resumes from this checkpoint.
     """
 
     step: int
@@ -48,11 +48,11 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.can_wait: Callable[[], bool] = lambda: False
-        """Whether the first signal can wait, for example for the end of a step; otherwise it ends the run at once."""
+        """Whether the first signal can wait, for example for a step's end; otherwise it ends the run immediately."""
         self.asked: str | None = None
         """The source of the request, such as the name of a signal, or None if there is no request."""
         self.on_abort: Callable[[str], None] = lambda by: None
-        """Called with the name of the signal that ends the run at once, before the cleanup."""
+        """Called before the cleanup, with the name of the signal that ends the run immediately."""
         self._file: Path | None = None
         self._is_ending = False
 
@@ -68,7 +68,7 @@ class StopRequest:
             self._file.touch()
 
     def answer(self) -> StoppedRun | None:
-        """Return the trainer's answer, once, or None if the run has not ended early."""
+        """Return and remove the trainer's answer, or return None if the run has not ended early."""
         if self._file is None or not self._file.exists():
             return None
         text = self._file.read_text()

@@ -29,7 +29,7 @@ CPU = (
     "++engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32,buffer_dtype:fp32}",
     "data.num_workers=0",
 )
-"""Settings for a CPU from `config/platform/cpu.yaml`, under this trainer's keys."""
+"""The CPU settings of `config/platform/cpu.yaml`, under the SFT trainer's keys."""
 FIXED = (
     "data.custom_cls.path=pkg://agent_rl/verl_adapter/row_data_set",
     "data.custom_cls.name=EpisodeDataSet",
@@ -57,9 +57,9 @@ def train_supervised(
 
     Args:
         model: the model's folder.
-        episodes: a file for `EpisodeDataSet`.
+        episodes: the file that `EpisodeDataSet` reads.
         out: the new folder; the trainer's output is in `<out>.log`.
-        steps: optimizer steps.
+        steps: number of optimizer steps.
         overrides: additional keys of verl's `sft_trainer_engine.yaml`.
         devices: number of processes, each with a device; several processes share the model's weights.
         on_step: called with the loss of each step, in nats per token.

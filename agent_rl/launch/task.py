@@ -1,7 +1,7 @@
 """Makes a recipe from an environment's file: `agent-rl train lockers.py` trains `outputs/lockers/recipe`.
 
 The recipe names the class, contains its rows and reward, and has two sizes for a CPU: `cpu`, a tiny model after a cold
-start on `solve`, and `own_model`.
+start on `solve`, and `own_model`, the model that the user passes.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ MAX_NAME = 120
 """Maximum number of characters of a run's name; a file system allows 255 for a folder."""
 logger = logging.getLogger(__name__)
 
-HEADER = "# Written by agent-rl for {}; the next command with this file writes it again.\n"
+HEADER = "# Written by agent-rl for {}; the next command for that environment overwrites this file.\n"
 
 
 class _Trial(NamedTuple):
-    """The names of the reward's parts, and the characters that follow a prompt: tools, and the text of `reset`."""
+    """The names of the reward's parts, and the number of characters that tools and `reset` add to a prompt."""
 
     parts: list[str]
     characters: int
@@ -64,7 +64,7 @@ def task_recipe(targets: str) -> Path:
 
     Raises:
         ConfigError: a class, its rows or its reward cannot be used.
-        UserCodeError: a method of a class raises.
+        UserCodeError: a method of a class raises an error.
     """
     kinds = [load_task(target) for target in targets.split(",")]
     names = [kind.name for kind in kinds]
@@ -82,7 +82,7 @@ def task_recipe(targets: str) -> Path:
     files = {"config.yaml": _config(kinds, rewards), "size/own_model.yaml": own_model, "size/0.5b.yaml": _GPU}
     try:
         files["size/cpu.yaml"] = _cold_start(folder, kinds, len(rows["train"]), _cpu(max(prompts.values())))
-    except AgentRLError:  # `require_experts` raises it where the small model is needed
+    except AgentRLError:  # `require_experts` raises the error where the small model is needed
         rollout = {**own_model["actor_rollout_ref"], "model": {"path": str(small_model(folder))}}
         files["size/cpu.yaml"] = {**own_model, "actor_rollout_ref": rollout}
     for file, content in files.items():
@@ -106,10 +106,10 @@ def _run_name(kinds: Sequence[EnvironmentType]) -> str:
 
 
 def require_experts(targets: str) -> None:
-    """Refuse environments without an expert, whose small model could not be made.
+    """Reject environments without an expert, for which no small model can be made.
 
     Raises:
-        AgentRLError: a class cannot be loaded, or its `solve` is missing or bad.
+        AgentRLError: a class cannot be loaded, or its `solve` is missing or unusable.
     """
     kinds = [load_task(target) for target in targets.split(",")]
     for kind in kinds:
@@ -123,7 +123,7 @@ def load_task(target: str) -> EnvironmentType:
     """Load an environment by `file.py`, `file.py:Class` or `family:id`.
 
     Raises:
-        ConfigError: there is no such file or environment, or the class cannot work.
+        ConfigError: there is no such file or environment, or the class cannot be used.
     """
     if target.partition(":")[0] in family_names():
         return load_environment(re.sub(r"\W+", "_", target.lower()), target, target)
@@ -131,7 +131,7 @@ def load_task(target: str) -> EnvironmentType:
     file, _, attribute = own.partition(":")
     path = Path(file).expanduser().resolve()
     if not path.is_file():
-        raise ConfigError(file, "there is no such file", f"Write one with: agent-rl new task {path.stem}")
+        raise ConfigError(file, "there is no such file", f"Create a task with: agent-rl new task {path.stem}")
     name = re.sub(r"\W+", "_", f"{path.stem}_{attribute}".strip("_").lower())
     whole = [f"{path}:{attribute}" if attribute else str(path), *map(absolute, added)]
     return load_environment(name, ADDED.join(whole), target)
@@ -144,7 +144,7 @@ def _longest(kind: EnvironmentType, rows: Mapping[str, Sequence[Mapping[str, Any
 
 @cache
 def try_out(kind: EnvironmentType) -> _Trial:
-    """Begin two trajectories of the first row and read the reward of the second.
+    """Begin two trajectories on the first training row, and read the reward of the second trajectory.
 
     Raises:
         ConfigError: a method fails, the two trajectories begin in different states, or there is no reward.
@@ -155,14 +155,14 @@ def try_out(kind: EnvironmentType) -> _Trial:
         (text, state), (other_text, other_state), reward, tools = asyncio.run(_begun_twice(kind, row))
     except AgentRLError as error:
         raise ConfigError(where, str(error), "Correct the method: it must work in an episode without turns") from error
-    if reward == {} and not kind.parts:  # of TRL
-        remedy = "Define get_reward(self) or reward_funcs, or give a function: --reward rewards.py:function"
+    if reward == {} and not kind.parts:  # an environment written for TRL
+        remedy = "Define get_reward(self) or reward_funcs, or pass a function: --reward rewards.py:function"
         raise ConfigError(f"{where} ({_line(kind)})", "the class defines no reward", remedy)
     if text != other_text or state != other_state:
         names = sorted(key for key in state.keys() | other_state.keys() if state.get(key) != other_state.get(key))
         differs = f"self.{', self.'.join(names)}" if names else "its text"
         remedy = "Draw from self.random, which the row seeds, so that all samples of a row start from the same state"
-        problem = f"it differs between two calls in {differs}"
+        problem = f"two calls differ in {differs}"
         if kind.resets_alike:
             raise ConfigError(f"{where}.reset ({_line(kind)})", problem, remedy)
         logger.warning("%s.reset (%s): %s. %s", where, _line(kind), problem, remedy)
@@ -225,11 +225,11 @@ _GPU: dict[str, Any] = {
     },
     "trainer": {"nnodes": 1, "n_gpus_per_node": 1},
 }
-"""One GPU with 24 GB or more."""
+"""The default size, for one GPU with 24 GB or more."""
 
 
 def _cpu(characters: int) -> dict[str, Any]:
-    """Return the size for a CPU, with room for prompts of a tokenizer that has one token per character."""
+    """Return the size for a CPU, with room for prompts even if a tokenizer makes every character a token."""
     length = max(1, math.ceil(characters / PROMPT_TOKENS)) * PROMPT_TOKENS
     return {
         "data": {
@@ -264,16 +264,16 @@ def _habit_shares(kind: EnvironmentType) -> dict[str, float]:
 
 
 def _cold_start(folder: Path, kinds: Sequence[EnvironmentType], count: int, size: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the size for a CPU without a model: a tiny model that has learned from `solve` and from spoiled copies.
+    """Return the CPU size for users without a model: a tiny model that has learned from `solve` and spoiled copies.
 
     Args:
         folder: the recipe's folder.
         kinds: the environments.
         count: number of rows for training.
-        size: the size for a CPU with a model.
+        size: the CPU size for users with a model.
 
     Raises:
-        AgentRLError: the `solve` of an environment is missing or bad.
+        AgentRLError: the `solve` of an environment is missing or unusable.
     """
     for kind in kinds:
         require_expert(kind)

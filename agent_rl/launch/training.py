@@ -1,4 +1,4 @@
-"""`agent-rl train`: check a recipe's configuration, then start its trainer here, on several nodes, or in a cluster."""
+"""`agent-rl train`: checks a recipe's configuration, then starts the trainer locally, on nodes or in a cluster."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def train(
     nodes_timeout_s: float = 600,
     display: Display | None = None,
 ) -> StoppedRun | None:
-    """Train a recipe in the run's folder (see `run_folder`), to its end or until a request to stop.
+    """Train a recipe in the run's folder (see `run_folder`) until the run ends or is asked to stop.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
@@ -85,7 +85,7 @@ def train(
         config, words = _composed(recipe, overrides, nodes)
         if errors := problems(config):
             raise errors[0]
-        os.environ.update(_variables())  # Ray and every process of the run inherit it
+        os.environ.update(_variables())  # Ray and every process of the run inherit them
         require_home()
         if nodes is not None and nodes.rank > 0:
             run_worker(nodes, node_options(config, head=False), nodes_timeout_s, stopping)
@@ -101,7 +101,7 @@ def train(
             if place := OmegaConf.select(config, KEY):
                 run.notes += differences(place, run.record)
             words += _run_overrides(config, run.path, words)
-            if nodes is not None or joins_ray():  # its processes do not inherit our environment
+            if nodes is not None or joins_ray():  # a cluster's processes do not inherit this environment
                 variables = logger_environment(run.path).items()
                 words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
             command = trainer_command(recipe, words, script)
@@ -176,7 +176,7 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
 
 
 def _variables() -> dict[str, str]:
-    """Return the environment variables that a run needs and that are not set."""
+    """Return the environment variables that a run needs and that are not set yet."""
     if cpu.is_selected():
         return {**temporary_files(), **(cpu.NO_GPUS if has_accelerator() else {})}
     return {**temporary_files(), **gpu_environment()}
@@ -257,7 +257,7 @@ def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> li
         overrides.append(f"{DUMPS}={quoted(folder / 'rollouts')}")
     logger = config.trainer.logger
     loggers = [logger] if isinstance(logger, str) else list(logger or [])
-    if "file" not in loggers:  # the display reads it
+    if "file" not in loggers:  # the display reads this log
         overrides.append(f"trainer.logger=[{','.join([*loggers, 'file'])}]")
     return overrides
 

@@ -142,7 +142,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "reset_differs": (
         "self.code, self.is_open = code,", "self.code, self.is_open = random.random(),",
-        (f"Safe.reset (FILE:{RESET}): it differs between two calls in self.code", "Draw from self.random"),
+        (f"Safe.reset (FILE:{RESET}): two calls differ in self.code", "Draw from self.random"),
     ),
     "reward_of_none": (
         "return float(self.is_open)", "return 1.0 if self.is_open else None",

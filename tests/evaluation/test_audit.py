@@ -132,7 +132,7 @@ def no_values(sequence):
     [
         (change_value(0, 0.5), "0.5 is not a log-probability", [0]),
         (change_value(1, float("nan")), "nan is no", [0]),
-        (shift_values, "tokens that were not sampled have values", [1, 2]),
+        (shift_values, "tokens that were not sampled have log-probs", [1, 2]),
         (no_values, "all values are 0", [0, 1, 2]),
         (lambda sequence: sequence["logprobs"].pop(), "values for", [0, 1, 2]),
     ],
@@ -154,7 +154,7 @@ def test_log_probs_of_the_tokens_beside_are_found_with_the_model(sound, template
     assert not any(audit.logprobs for audit in audit_trajectory(sound, template, compute))
     sequence["logprobs"] = late
     found = audit_trajectory(sound, template, compute)
-    assert all("values fit the tokens one place earlier" in audit.logprobs for audit in found)
+    assert all("values fit better one place earlier" in audit.logprobs for audit in found)
     assert not any(audit.logprobs for audit in audit_trajectory(sound, template))  # nothing shows without the model
 
 
@@ -207,7 +207,7 @@ def test_the_command_counts_by_template_and_agent(sound, model_dir, tmp_path):
     (agent,) = found["agents"]
     assert (found["ok"], agent["turns"], agent["mask_errors"]) == (False, 6, 0)
     assert agent["logprob_errors"] > 0
-    assert found["examples"][0]["text"] == "0_0, turn 1: tokens that were not sampled have values"
+    assert found["examples"][0]["text"] == "0_0, turn 1: tokens that were not sampled have log-probs"
     assert "0_0, turn 1: tokens that" in run(tmp_path / "run", "--tokenizer", model_dir).output
 
 

@@ -387,7 +387,7 @@ def test_which_trajectory(counter: Case) -> None:
     trace.append(counter.folder / "bare.jsonl", first)
     with pytest.raises(ConfigError, match=r"has no scored trajectory with tokens\. Set agent_rl.trace.tokens=tr"):
         command(counter, "--turn", "1", trace="bare.jsonl")
-    with pytest.raises(ConfigError, match="the trace has no tokens of it"):
+    with pytest.raises(ConfigError, match="the trace does not contain its tokens"):
         command(counter, "--turn", "1", "--id", "0_0", trace="bare.jsonl")
     (counter.folder / "other.jsonl").write_text('{"a": 1}\n')
     with pytest.raises(ConfigError, match=r"other.jsonl, line 1: .*Pass the trace of a run or an evaluation"):

@@ -109,7 +109,7 @@ def test_other_content_of_a_file_is_refused_and_another_place_is_not(tmp_path, d
     moved = settings(data, "concurrency=3", "timeout_s=9", tools=str(tmp_path / "tools.yaml"), endpoint="http://other")
     Ledger(tmp_path / "out", moved).close()
     (tmp_path / "tools.yaml").write_text("tools: [{name: python}]")
-    with pytest.raises(ConfigError, match=r"^tools: its content has changed"):
+    with pytest.raises(ConfigError, match=r"^tools: the content has changed"):
         Ledger(tmp_path / "out", moved)
     with pytest.raises(ConfigError, match=r"^data: .* cannot be read"):
         Ledger(tmp_path / "out", settings(str(tmp_path / "none.parquet")))
@@ -140,7 +140,7 @@ def test_files_that_a_setting_names_are_compared_by_their_content(tmp_path, data
     begun(tmp_path / "out", settings(data, word.replace("FILE", str(file))))
     Ledger(tmp_path / "out", settings(data, word.replace("FILE", str(copy)))).close()
     file.write_text("second")
-    with pytest.raises(ConfigError, match=f"^{key}: its content has changed"):
+    with pytest.raises(ConfigError, match=f"^{key}: the content has changed"):
         Ledger(tmp_path / "out", settings(data, word.replace("FILE", str(file))))
 
 
@@ -153,7 +153,7 @@ def test_files_that_a_tool_file_names_are_compared_and_what_a_run_writes_is_not(
     (tmp_path / "trace.jsonl").write_text("second")
     Ledger(tmp_path / "out", given).close()
     (tmp_path / "code.py").write_text("second")
-    with pytest.raises(ConfigError, match=r"^tools: its content has changed"):
+    with pytest.raises(ConfigError, match=r"^tools: the content has changed"):
         Ledger(tmp_path / "out", given)
 
 
@@ -165,7 +165,7 @@ def test_other_weights_are_refused_where_both_are_known(tmp_path, data):
         assert ledger.about()["weights"] == f"sha256:{hashlib.sha256(b'first').hexdigest()}"
     weights.write_text("second")
     Ledger(tmp_path / "out", settings(data, endpoint="http://other")).close()
-    with pytest.raises(ConfigError, match=r"^weights: its content has changed"):
+    with pytest.raises(ConfigError, match=r"^weights: the content has changed"):
         Ledger(tmp_path / "out", given, tmp_path)
 
 

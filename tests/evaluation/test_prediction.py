@@ -56,5 +56,5 @@ def test_what_cannot_be_known_is_unknown(run: str, monkeypatch: pytest.MonkeyPat
 
 def test_a_run_without_training_is_an_error(tmp_path: Path) -> None:
     write(tmp_path / "trace.jsonl", 0, [[1, 0]], "test")
-    with pytest.raises(ConfigError, match="it has no training episode"):
+    with pytest.raises(ConfigError, match="the run has no training episode"):
         list(predict("search_qa", ["size=3b"], str(tmp_path)))

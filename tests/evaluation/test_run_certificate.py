@@ -216,7 +216,7 @@ def test_a_dump_without_tokens_is_not_ok(clean: Lines, tmp_path: Path) -> None:
         line["info"]["tokens"]["sequences"] = []
     options: Any = {"weights": {0: str(MODEL)}, "algo": "grpo"}
     found = {line.check: line for line in certify_run(write(lines, tmp_path / "dump.jsonl"), **options)}
-    assert found["tokens"].problems[0] == f"{lines[0]['id']}: it is trained on, but its tokens are not stored"
+    assert found["tokens"].problems[0] == f"{lines[0]['id']}: the trainer used it, but its tokens are not stored"
     for check in ("masks", "advantages"):
         assert found[check].status == "not checked"
         assert found[check].text == "no tokens were stored: set agent_rl.trace.tokens=true"
@@ -263,7 +263,7 @@ def test_stale_weights(clean: Lines, another_model: str, tmp_path: Path) -> None
     path = write(lines, tmp_path / "dump.jsonl")
     assert problems(path, weights={1: another_model, 2: str(MODEL)}) == {}
     (found,) = problems(path, weights={1: str(MODEL), 2: another_model})["log-probs"]
-    assert "they fit earlier weights better" in found
+    assert "log-probs fit earlier weights better" in found
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.5])
@@ -306,7 +306,7 @@ def test_an_image_beyond_the_limit(clean: Lines, tmp_path: Path) -> None:
     assert problems(write(lines, tmp_path / "dump.jsonl"), **options) == {}
     del sequences(lines[3])[0]["prompt_ids"][-3:]
     found = problems(write(lines, tmp_path / "dump.jsonl"), **options)
-    assert found["images"] == [f"{lines[3]['id']}: the tokens show 1 images, the trainer got 2"]
+    assert found["images"] == [f"{lines[3]['id']}: the tokens show 1 images, but the trainer got 2"]
 
 
 AGENTS = ("react_agent", "tool_call_agent", "code_act_agent", "plan_act_agent", "folding_agent", "search_agent")
@@ -369,7 +369,7 @@ def test_the_command_prints_a_page(folder: Path) -> None:
 def test_a_batch_with_a_trajectory_that_is_not_in_the_trace(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "run")
     append_batch(tmp_path / "run/trace.jsonl", trace.TrainedBatch(2, 0, ["u9_0_0"], [0.5]))
-    with pytest.raises(ConfigError, match="this trace does not: u9_0"):
+    with pytest.raises(ConfigError, match="this trace lacks: u9_0"):
         certify_run(tmp_path / "run")
 
 
@@ -384,7 +384,7 @@ def test_a_reward_that_can_be_gamed_is_a_problem(folder: Path, tmp_path: Path) -
     (tmp_path / "run/run.json").write_text(json.dumps(about))
     (line,) = (line for line in certify_run(tmp_path / "run") if line.check == "reward")
     assert line.status == "not checked"
-    assert "it cannot be loaded" in line.text
+    assert "the reward cannot be loaded" in line.text
 
 
 def test_a_run_whose_model_is_not_here_is_checked_as_far_as_possible(folder: Path, tmp_path: Path) -> None:
@@ -440,7 +440,7 @@ def test_only_the_repeated_steps_of_a_resumed_run_are_unused(tmp_path: Path) -> 
     assert "50.0% kept, 50.0% unused" in found["dropped"].text
     batch = list(trace.read_batches(run / "trace.jsonl"))[-1]
     append_batch(run / "trace.jsonl", trace.TrainedBatch(1, 0, batch.names[1:], batch.advantages[1:]))
-    assert problems(run)["tokens"] == [f"{second[0].id}: it has a reward, but is in no batch"]
+    assert problems(run)["tokens"] == [f"{second[0].id}: the trajectory has a reward, but is in no batch"]
     append_batch(run / "trace.jsonl", trace.TrainedBatch(1, 0, [f"{own.id}_0" for own in first], [0.5] * len(first)))
     assert "tokens" not in problems(run)  # the run was resumed, and ended before it repeated the update
 
@@ -459,7 +459,7 @@ LINE = '{"version": 1, "id": "a_0", "prompt": [], "stop_reason": "answered", "in
             LINE % '{"tokens": {"messages": [], "tools": [], "sequences": []}, "rows": [], "temperature": 0}',
             "greater than 0",
         ),
-        ("", "it contains no trajectory of training"),
+        ("", "there is no training trajectory"),
     ],
 )
 def test_mistakes_in_a_dump_are_named(text: str, said: str, tmp_path: Path) -> None:

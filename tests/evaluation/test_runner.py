@@ -75,7 +75,7 @@ def test_a_policy_is_shown_the_images_of_a_row_or_the_rows_are_refused(tmp_path,
         (255, 0, 0),
     ]
     assert (said["text"], asked["text"]) == ("Which of ", " is red?")
-    with pytest.raises(ConfigError, match="its rows contain images, which policy=sglang cannot show"):
+    with pytest.raises(ConfigError, match="the rows contain images, which policy=sglang cannot show"):
         Evaluation.load(settings(str(tmp_path / "rows.parquet"), tools, "policy=sglang"))
 
 

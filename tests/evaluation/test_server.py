@@ -29,7 +29,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path, monkeypatch):
         async with serve(tmp_path / "nothing", "m", tmp_path / "log"):
             pass
 
-    with pytest.raises(ConfigError, match=r"model: SGLang does not start: .*nothing"):
+    with pytest.raises(ConfigError, match=r"model: SGLang did not start: .*nothing"):
         asyncio.run(start())
 
 

@@ -38,7 +38,7 @@ def test_the_bounds_of_an_episode_are_verls_unless_others_are_given():
         (["sampling.top_p=2"], r"^sampling.top_p: "),
         (["policy=other"], r"^policy: expected `chat`, `sglang`, `vllm` or `local`"),
         (["temperature"], r"^temperature: this is not a setting"),
-        (["data=y"], r"^data: it is set twice. Remove --data or data="),
+        (["data=y"], r"^data: the setting appears twice. Remove --data or data="),
         (["tokenizer=${nothing}"], r"nothing"),
     ],
 )

@@ -50,11 +50,11 @@ def test_the_environment_says_which_node_this_is(environ: dict[str, str], expect
     ("environ", "message"),
     [
         ({"NNODES": "2"}, "NODE_RANK: there are 2 nodes, but no rank is set"),
-        ({"NNODES": "2", "NODE_RANK": "2"}, "NODE_RANK: there is no rank 2 among 2 nodes. Set it to a number"),
+        ({"NNODES": "2", "NODE_RANK": "2"}, "NODE_RANK: there is no rank 2 among 2 nodes. Set a number from 0"),
         ({"NNODES": "1:4", "NODE_RANK": "0"}, "NNODES: '1:4' is not a number"),
-        ({"NNODES": "2", "NODE_RANK": "0"}, "MASTER_ADDR: it is not set"),
+        ({"NNODES": "2", "NODE_RANK": "0"}, "MASTER_ADDR: the variable is not set"),
         ({**SLURM, "SLURM_LOCALID": "1"}, "Set --ntasks-per-node=1"),
-        ({"NNODES": "2", "RAY_ADDRESS": "10.0.0.1:6379"}, "RAY_ADDRESS: NNODES is set as well"),
+        ({"NNODES": "2", "RAY_ADDRESS": "10.0.0.1:6379"}, "RAY_ADDRESS: NNODES is also set"),
     ],
 )
 def test_a_wrong_environment_is_named(environ: dict[str, str], message: str) -> None:
@@ -101,7 +101,7 @@ def test_a_port_that_is_taken_and_a_head_that_does_not_answer_are_named() -> Non
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         nodes = Nodes(2, 0, "127.0.0.1", taken.getsockname()[1])
-        message = r"is already in use. Choose another MASTER_PORT"
+        message = r"is already in use. Set MASTER_PORT to another port"
         with pytest.raises(ClusterError, match=message), head(nodes, [], 0):
             pass
     with pytest.raises(ClusterError, match=r"rank 1: no head answered at \[::1\]:1 within 0 s"):

@@ -65,7 +65,7 @@ def test_lines_and_the_whole_log(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert lines[4:] == [
         "a note",
         "step 1/20: reward +1.000",
-        "SIGINT: ends after step 1 and saves; again: ends now",
+        "SIGINT: the run ends after step 1; a second signal ends it now",
         "stopped after step 3, saved in /c/global_step_3",
         "resume with: agent-rl train x",
     ]

@@ -99,7 +99,7 @@ def test_an_engine_that_was_killed_is_the_cause(tmp_path: Path) -> None:
         ("The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR",
          "the WorkerDict process (pid 2956, on 192.0.2.2) has died: it crashed, or was killed (out of memory?)"),
         ("The actor died because its node has died. Node Id: 7504",
-         "the node 192.0.2.2 stopped answering and counts as dead"),
+         "the node 192.0.2.2 stopped answering and is considered dead"),
     ],
 )  # fmt: skip
 def test_a_process_that_was_killed_and_a_node_that_is_gone_are_named(tmp_path: Path, last: str, cause: str) -> None:

@@ -71,7 +71,7 @@ def test_what_is_started_is_shown_until_the_first_step(tmp_path: Path) -> None:
     lines = drawn(shown)
     assert lines[1] == "starting: engine, 0:00:00"
     assert [line.split()[0] for line in lines[3:5]] == ["libraries", "Ray"]
-    assert "Ctrl-C: end now, before the first step; nothing is trained yet" in lines
+    assert "Ctrl-C ends the run now; nothing has been trained yet" in lines
     shown.progress.line(stage("sampling", 1))
     assert drawn(shown)[1].startswith("step 1: sampling")
 

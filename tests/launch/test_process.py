@@ -97,7 +97,7 @@ def test_a_line_of_metrics_of_which_a_full_disk_took_a_part_does_not_end_the_run
     printed: list[str] = []
     run_trainer(script(code), tmp_path, on_output=printed.append)
     assert [each["step"] for each in read_metrics(tmp_path)] == [1, 4]
-    assert printed == [f"agent_rl: the metrics of a step are lost: verl could not write all of them to {tmp_path}/"
+    assert printed == [f"agent_rl: the metrics of a step are lost: verl wrote only part of them to {tmp_path}/"
                        "metrics.new.jsonl"]  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def test_a_copy_has_all_that_can_be_changed(here: Path) -> None:
     folder = here / "mine/judged"
     assert composed.actor_rollout_ref.rollout.multi_turn.tool_config_path == str(folder / "calculator.yaml")
     assert composed.agent_rl.reward.components.judge.config.rubric == str(folder / "rubric.yaml")
-    with pytest.raises(ConfigError, match="it already exists"):
+    with pytest.raises(ConfigError, match="the folder already exists"):
         copy_recipe("llm_judge", Path("mine/judged"))
 
 

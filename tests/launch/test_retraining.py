@@ -79,7 +79,7 @@ def runs(tmp_path: Path) -> Runs:
 def test_the_same_run_and_one_with_other_updates_are_accepted(runs: Runs) -> None:
     updates = ("algo=turn", "kl=loss", "correction=tis", "actor_rollout_ref.actor.optim.lr=1e-5")
     assert runs.problems() == runs.problems(*updates, "agent_rl.mask_void=turn") == {}
-    assert runs.notes() == [f"trains on the trajectories of {runs.folder}/a, without an engine"]
+    assert runs.notes() == [f"this run trains on the trajectories of {runs.folder}/a, without an engine"]
     _, text = runs.notes("algo=rloo", "actor_rollout_ref.actor.optim.lr=1e-5")
     assert text.startswith(f"actor_rollout_ref.actor.optim.lr, algorithm.adv_estimator differ from {runs.folder}/a: ")
     assert "(off-policy)" in text
@@ -95,14 +95,14 @@ def test_without_the_word_nothing_is_checked(runs: Runs) -> None:
         ("mode=colocate_async", "trainer.v1.trainer_mode", "does not work with mode=colocate_async"),
         ("trainer.test_freq=5", "trainer.test_freq", "a validation needs an engine"),
         ("trainer.val_before_train=true", "trainer.val_before_train", "a validation needs an engine"),
-        ("algo=dapo", "algorithm.filter_groups.enable", "depends on when episodes end"),
+        ("algo=dapo", "algorithm.filter_groups.enable", "depending on when their episodes end"),
         ("algo=remax", "actor_rollout_ref.rollout.agent.agent_loop_manager_class", "ReMaxAgentLoopManager"),
         ("actor_rollout_ref.rollout.temperature=0.5", "actor_rollout_ref.rollout.temperature", "0.5, was 1.0"),
         ("actor_rollout_ref.rollout.n=2", "actor_rollout_ref.rollout.n", "is 2, was 8"),
         ("agent_rl.reward.format.weight=0.5", "agent_rl.reward.format.weight", "as they were recorded"),
         ("data.seed=3", "data.seed", "is 3, was None"),
         ("trainer.total_training_steps=3", "trainer.total_training_steps", "step 3 of 3 is not in"),
-        ("agent_rl.run.folder={}/a", "agent_rl.run.folder", "names this folder too"),
+        ("agent_rl.run.folder={}/a", "agent_rl.run.folder", "names the same folder"),
         (
             "agent_rl.policy.trace={}/missing",
             "agent_rl.policy.trace",
@@ -121,7 +121,7 @@ def test_other_rows_another_model_and_an_incomplete_trace_are_refused(runs: Runs
     assert "actor_rollout_ref.model.path" not in runs.problems(model=runs.folder / "other")  # the same files
     (runs.folder / "other/tokenizer.json").write_text("{}")
     assert (
-        "another model: other tokenizer.json"
+        "another model, with a different tokenizer.json"
         in runs.problems(model=runs.folder / "other")["actor_rollout_ref.model.path"]
     )
     (runs.folder / "a/trace.tokens.jsonl").unlink()
@@ -146,4 +146,4 @@ def test_what_may_change_the_weights_is_named(runs: Runs) -> None:
     record.write_text(json.dumps(about))
     text = runs.notes(model=runs.folder / "other")[-1]
     assert "may not be bit-equal" in text
-    assert text.endswith("because of other first weights (model.safetensors), versions (torch), machine (cores)")
+    assert text.endswith("because of different first weights (model.safetensors), versions (torch), machine (cores)")

@@ -73,7 +73,7 @@ def test_run_json_says_what_was_started_and_holds_no_secret(tmp_path: Path, monk
 def test_the_same_configuration_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     begin(tmp_path, checkpoint=7)
     run = begin(tmp_path, trainer__total_epochs=9)
-    assert run.notes == ["resumes from step 7"]
+    assert run.notes == ["the run resumes from step 7"]
     assert len(json.loads((tmp_path / "run.json").read_text())["started"]) == 2
 
 
@@ -137,7 +137,7 @@ def test_changed_data_is_refused_and_changed_code_is_reported(tmp_path: Path) ->
     begin(tmp_path, checkpoint=1, **files)
     (tmp_path / "rows.parquet").rename(tmp_path / "moved.parquet")
     files["data__train_files"] = f"{tmp_path}/moved.parquet"
-    assert begin(tmp_path, **files).notes == ["resumes from step 1"]
+    assert begin(tmp_path, **files).notes == ["the run resumes from step 1"]
     (tmp_path / "mine.py").write_text("2")
     assert begin(tmp_path, **files).notes[0] == f"agent_rl.tool: the content of {tmp_path}/mine.py has changed"
     (tmp_path / "moved.parquet").write_text("2")

@@ -57,12 +57,12 @@ WORLD = "outputs/worlds/search_qa"
     ("recipe", "overrides", "missing", "message"),
     [
         (RECIPE, [], "data/gsm8k_multiturn_w_tool/test.parquet",
-         r"data\.val_files: there is no .*Make it with: python .*multiturn_w_tool\.py;"),
+         r"data\.val_files: there is no .*Make the rows with: python .*multiturn_w_tool\.py;"),
         (RECIPE, ["actor_rollout_ref.model.path=models/mine/x"], "",
          r"model\.path: there is no models/mine/x\. .*tiny_model --out models/mine/x"),
         ("search_qa", ["trainer.total_epochs=2"], f"{WORLD}/train.parquet",
-         r"there is no outputs/.*train\.parquet\. Make it with: agent-rl sft search_qa trainer\.total_epochs=2;"),
-        ("search_qa", [], f"{WORLD}/model", r"there is no outputs/.*model\. Make it with: agent-rl sft search_qa;"),
+         r"there is no outputs/.*train\.parquet\. Make the rows with: agent-rl sft search_qa trainer\.total_epochs=2;"),
+        ("search_qa", [], f"{WORLD}/model", r"there is no outputs/.*model\. Make the model with: agent-rl sft search"),
         (RECIPE, ["trainer.project_name=${nothing}"], "", "project_name: Interpolation key 'nothing' not found"),
     ],
 )  # fmt: skip

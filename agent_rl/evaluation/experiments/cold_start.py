@@ -43,7 +43,7 @@ EPISODES = "episodes"
 SAMPLE = 300
 """Number of episodes whose text trains the tokenizer."""
 SHORT, TOKENS_PER_GPU = 1024, 8192
-"""Minimum limits for the SFT trainer, which are its defaults: tokens per episode, and per forward pass on a GPU."""
+"""The SFT trainer's default limits, which are never lowered: tokens per episode, and per forward pass on a GPU."""
 MICRO = 16
 """Maximum number of episodes per forward pass on a CPU."""
 MADE = "made.json"
@@ -58,7 +58,7 @@ class ColdStart:
         overrides: hydra overrides.
 
     Raises:
-        ConfigError: the recipe does not compose, has no cold start on this platform, or its expert does not succeed.
+        ConfigError: the recipe cannot be composed, has no cold start on this platform, or has an expert that fails.
     """
 
     def __init__(self, recipe: str, overrides: Sequence[str] = ()) -> None:
@@ -67,7 +67,7 @@ class ColdStart:
         if (settings := section.cold_start) is None:
             if is_task(recipe):
                 require_experts(recipe)
-            remedy = "Set VERL_PLATFORM=cpu for the recipe's CPU size, or add the section"
+            remedy = "Set VERL_PLATFORM=cpu to train the recipe's CPU size, or add the section agent_rl.cold_start"
             raise ConfigError("agent_rl.cold_start", f"{recipe} has no cold start on this platform", remedy)
         self.config = config
         self.settings: ColdStartSettings = settings
@@ -82,12 +82,12 @@ class ColdStart:
         self._longest = int(config.data.max_prompt_length) + int(config.data.max_response_length)
 
     def make(self) -> bool:
-        """Make the rows and the model unless they exist for these settings and rows; return whether anything was made.
+        """Make the rows and the model unless they are up to date, and return whether anything was made.
 
         Trained stages are kept; after an interruption, the next call continues with the next stage.
 
         Raises:
-            ConfigError: the devices cannot share a batch, or there are too few episodes for a batch.
+            ConfigError: a batch cannot be divided among the devices, or there are too few episodes for a batch.
             KeyboardInterrupt: the user interrupted the work; the message contains the number of kept stages.
         """
         request = {
@@ -123,11 +123,11 @@ class ColdStart:
         )
 
     def has_rows(self) -> bool:
-        """Whether the rows are available, which is true if they are generated or if the data set's files exist."""
+        """Whether the rows are available, either because they are generated or because the data set's files exist."""
         return self.settings.rows is None or all(Path(file).expanduser().is_file() for file in self._files.values())
 
     def rows_digest(self) -> str:
-        """Return the SHA-256 of the rows, regardless of their folder."""
+        """Return the SHA-256 of the rows, which does not depend on their folder."""
         with tempfile.TemporaryDirectory() as folder:
             rows = json.dumps(self.rows(Path(folder)), sort_keys=True, default=str).replace(folder, ".")
         return hashlib.sha256(rows.encode()).hexdigest()
@@ -159,9 +159,9 @@ class ColdStart:
             splits = self.world.write(folder, settings.seed, counts)
             for split, rows in splits.items():
                 if len(rows) < counts[split]:
-                    problem = f"the world has only {len(rows)} of {counts[split]} rows for {split}"
+                    problem = f"the world has {len(rows)} rows for {split}, but {counts[split]} are needed"
                     raise ConfigError("agent_rl.cold_start", problem, "Lower the number of rows")
-        if self._agent == "gateway_agent":  # worked episodes run no program, and tool_call_agent has the same tokens
+        if self._agent == "gateway_agent":  # tool_call_agent produces the same tokens without running a program
             for split, rows in splits.items():
                 for row in rows:
                     row["agent_name"] = "tool_call_agent" if split == EPISODES else self._agent
@@ -170,10 +170,10 @@ class ColdStart:
     def run(
         self, mix: Mapping[str, float], split: str, chat: ChatTokenizer, seed: str, limit: int | None = None
     ) -> list[Trajectory]:
-        """Run and score episodes with a mix of habits on the rows of a split, or on the first `limit` of them.
+        """Run and score episodes with a mix of habits on the rows of a split, or on its first `limit` rows.
 
         Raises:
-            ConfigError: the world has no such habit.
+            ConfigError: the mix names a habit that the world does not have.
         """
         for name in mix.keys() - self.world.habits.keys():
             known = ", ".join(self.world.habits)
@@ -190,7 +190,7 @@ class ColdStart:
             return asyncio.run(run_scripts(evaluation, chat, scripts, advance))
 
     def _load_record(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record of the made model if it fits the request; a finished model's record has `model_sha256`."""
+        """Return the stored record if it matches the request, else {}; a finished model's record has `model_sha256`."""
         file = self.folder / MADE
         record: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
         if record.items() >= request.items() and (self._stage(len(record["losses"])) / "config.json").is_file():
@@ -202,19 +202,19 @@ class ColdStart:
         replace_file(self.folder / MADE, json.dumps(record, indent=2) + "\n")
 
     def _stage(self, number: int) -> Path:
-        """Return the folder of the model after a stage."""
+        """Return the folder that contains the model after a stage."""
         return self.model if number == len(self.settings.stages) else self.folder / f"stage_{number}"
 
     def _check_batch(self) -> None:
-        """Reject a batch that the devices cannot share, because the trainer would drop episodes or fail."""
+        """Reject a batch that cannot be divided among the devices: the trainer would drop episodes or fail."""
         batch, micro = self.settings.batch, self.settings.micro_batch
         if batch % self._devices:
-            problem = f"{self._devices} devices (trainer.n_gpus_per_node) cannot share {batch} episodes"
-            raise ConfigError("agent_rl.cold_start.batch", problem, f"Set it to a multiple of {self._devices}")
+            problem = f"{batch} episodes cannot be divided among {self._devices} devices (trainer.n_gpus_per_node)"
+            raise ConfigError("agent_rl.cold_start.batch", problem, f"Choose a multiple of {self._devices}")
         share = batch // self._devices
         if micro is not None and share % micro:
-            problem = f"a device's {share} episodes of a batch cannot be divided by {micro}"
-            raise ConfigError("agent_rl.cold_start.micro_batch", problem, f"Set it to a divisor of {share}")
+            problem = f"the {share} episodes of a batch on each device cannot be divided by {micro}"
+            raise ConfigError("agent_rl.cold_start.micro_batch", problem, f"Choose a divisor of {share}")
 
     def _first_model(self, rows: Sequence[Mapping[str, Any]]) -> Path:
         """Return the initial model: the base model, or random weights with a tokenizer for the world's episodes.
@@ -227,7 +227,7 @@ class ColdStart:
         if self.settings.base is not None:
             base = Path(self.settings.base).expanduser()
             if not (base / "config.json").is_file():
-                remedy = "Make it as the recipe's README describes, or choose another folder"
+                remedy = "Make the model as the recipe's README describes, or choose another folder"
                 raise ConfigError("agent_rl.cold_start.base", f"there is no model in {base}", remedy)
             return base
         folder, shape = self.folder / "stage_0", self.settings.model
@@ -254,7 +254,7 @@ class ColdStart:
         if len(sequences) < self.settings.batch:
             problem = f"a batch has {self.settings.batch} episodes, but only {len(sequences)} were run"
             raise ConfigError(
-                "agent_rl.cold_start.batch", problem, "Lower it, or raise agent_rl.cold_start.episode_rows"
+                "agent_rl.cold_start.batch", problem, "Lower the batch size, or raise agent_rl.cold_start.episode_rows"
             )
         names = ("prompt_ids", "response_ids", "mask")
         pq.write_table(pa.Table.from_pylist([{name: item[name] for name in names} for item in sequences]), file)

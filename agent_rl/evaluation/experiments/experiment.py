@@ -1,7 +1,7 @@
-"""`Experiment`: trains a recipe with several seeds and values of keys, in one run each, and writes one receipt.
+"""`Experiment`: trains a recipe with several seeds and settings, one run for each combination, and writes one receipt.
 
-A finished run is skipped, a killed run resumes from its checkpoint, and a failed run is reported while the others
-continue.
+A finished run is skipped, and a killed run resumes from its checkpoint. A failed run is reported, and does not stop
+the other runs.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from agent_rl.trajectory.estimates import estimate_rate
 from agent_rl.verl_adapter.checkpoints import weights_digest
 
 LONGEST = 100
-"""Maximum number of characters in the name of a variant's folder."""
+"""Maximum number of characters in a variant's folder name."""
 
 
 class Experiment:
-    """The runs of a recipe with several seeds and values of keys.
+    """The runs of a recipe with several seeds and several values of its settings.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
-        seeds: number of seeds, which start at 1.
+        seeds: number of seeds; the first seed is 1.
         words: `key=value` for all runs and the cold start, or `key=v1,v2` for a sweep; every combination is a variant.
         folder: folder of the runs; None means `outputs/experiments/<recipe>`.
     """
@@ -56,18 +56,18 @@ class Experiment:
         self._words = list(words)
         self._hashes = hashes(recipe, self._fixed)
         self._digest = "".join(value[:6] for value in self._hashes.values())
-        """Digest of the recipe and the rows, so that runs with another configuration go to another folder."""
+        """Digest of the recipe and the rows; runs with a different configuration are stored in a different folder."""
         self.failed: dict[str, str] = {}
-        """Error messages of failed runs, by the name of the run."""
+        """Error messages of failed runs, by run name."""
 
     def run(self, results: Path) -> dict[str, Any]:
         """Execute the runs that are not finished yet, and write the receipt and the curve.
 
         Args:
-            results: folder of the receipt, created if needed. If a run fails, the folder is left unchanged.
+            results: folder for the receipt, created if needed. If a run fails, the folder is left unchanged.
 
         Returns:
-            The receipt; it contains `failed` if a run failed.
+            The receipt, which has the key `failed` if a run failed.
         """
         start = ColdStart(self.recipe, self._fixed)
         started = time.monotonic()
@@ -92,7 +92,7 @@ class Experiment:
             "command": shlex.join(["agent-rl", "experiment", target, "--seeds", str(len(self.seeds)), *self._words]),
             **({"overrides": self._fixed} if self._fixed else {}),
             "hashes": self._hashes,
-            "cold_start_model_sha256": weights_digest(start.model),  # the value differs between types of CPUs
+            "cold_start_model_sha256": weights_digest(start.model),  # the hash depends on the CPU type
             "versions": json.loads(records[0].read_text())["versions"] if records else {},
             "machine": machine(start.model),
             "held_out_rows": start.settings.held_out,
@@ -109,13 +109,13 @@ class Experiment:
         return receipt
 
     def _outcome(self, variant: Sequence[str], seed: int) -> RunOutcome:
-        """Start or resume one seed of a variant, unless it is finished; return its outcome."""
+        """Start or resume the run of a variant with one seed, unless the run is finished; return its outcome."""
         folder = self._run_folder(variant, seed)
         done = folder / "done"
         if not done.is_file():
             words = [*self._fixed, *variant, f"data.seed={seed}", f"agent_rl.run.folder={quoted(folder)}"]
             if train(self.recipe, words) is not None:
-                raise KeyboardInterrupt("the same command resumes after the last step")
+                raise KeyboardInterrupt("run the same command again to resume after the last step")
             done.touch()
         return read_outcome(folder)
 
@@ -141,10 +141,10 @@ def comparison(receipt: dict[str, Any]) -> Table:
 
 
 def _values(word: str) -> list[str]:
-    """Return one word for each value of a sweep, or the word itself if it is not a sweep."""
+    """Return one `key=value` word for each value of a sweep, or only the given word if it is not a sweep."""
     try:
         override = OverridesParser.create().parse_override(word)
-    except HydraException:  # the composition of the recipe reports the problem
+    except HydraException:  # composing the recipe will report the problem
         return [word]
     if not override.is_sweep_override():
         return [word]

@@ -24,12 +24,12 @@ from agent_rl.trajectory.viewer.report import read_run
 Judgement = dict[str, float]
 """The agreement of a model's scores with the true scores, measured as in `agent-rl rm eval`.
 
-`spearman` is the rank correlation over the verdicts that can be read, 0 if it is undefined; `unparsable` is the share
-of the other verdicts.
+`spearman` is the rank correlation over the readable verdicts, or 0 if it is undefined; `unparsable` is the share of
+verdicts that cannot be read.
 """
 _Solved = Mapping[Any, Sequence[float]]
 _Samples = list[tuple[float, Judged | None]]
-"""Success of each sample, 0 or 1, and the sample's verdict if it judges an answer."""
+"""The success of each sample (0 or 1), and the sample's verdict if the sample judges an answer."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class RunOutcome:
 
     Attributes:
         before, after: success on the held-out rows, with Wilson's confidence interval.
-        gain: the increase of the success on the same rows, with its confidence interval.
-        curve: (step, success on the training rows).
+        gain: the increase in success on the same rows, with its confidence interval.
+        curve: pairs of a step and the success on the training rows of that step.
         seconds: total time of all training steps.
-        probs_diff: greatest mean difference between the engine's and the trainer's probabilities in a step.
-        judgements: agreement before and after training, for a model that scores answers.
+        probs_diff: largest mean difference between the engine's and the trainer's probabilities in any step.
+        judgements: agreement with the true scores before and after training, for a model that scores answers.
     """
 
     before: Estimate
@@ -83,11 +83,11 @@ def read_outcome(folder: Path) -> RunOutcome:
             groups = tested.setdefault(step, {}).setdefault(_row(trajectory), {})
             sample = solved(trajectory), _read_verdict(trajectory)
             groups.setdefault(trajectory.id.rpartition("_")[0], []).append(sample)
-        else:  # a killed run repeats a step that it had started, and trains on the last samples
+        else:  # a resumed run repeats an interrupted step, and trains only on the new samples
             trained.setdefault(step, deque(maxlen=size)).append(solved(trajectory))
     if len(tested) < 2:
         raise ConfigError(str(folder), "the run was evaluated only once", "Set trainer.val_before_train=true")
-    rows = (tested[step] for step in (min(tested), max(tested)))  # a run that was killed repeats an evaluation
+    rows = (tested[step] for step in (min(tested), max(tested)))  # a resumed run may repeat an evaluation
     before, after = ({row: list(tests.values())[-1] for row, tests in evaluated.items()} for evaluated in rows)
     return RunOutcome(
         *success(*({row: [success for success, _ in rows[row]] for row in rows} for rows in (before, after))),
@@ -103,12 +103,12 @@ def read_outcome(folder: Path) -> RunOutcome:
 
 
 def solved(trajectory: Trajectory) -> float:
-    """Return 1 if a trajectory counts as right in `agent-rl eval`, and 0 if it counts as wrong or has no score."""
+    """Return 1 if `agent-rl eval` considers a trajectory right, and 0 if the trajectory is wrong or has no score."""
     return float(trajectory.score is not None and trajectory.score.components.get("correctness", 0.0) >= SOLVED)
 
 
 def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
-    """Return the agreement of trajectories that score an answer with the ground truth, or None if there are none."""
+    """Return how well trajectories that score answers agree with the ground truth, or None if there are none."""
     return _agreement(map(_read_verdict, trajectories))
 
 
@@ -116,8 +116,8 @@ def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estima
     """Return the success before and after training, and the gain, on the same rows.
 
     Args:
-        before: 0 or 1 for each sample before training, by row.
-        after: 0 or 1 for each sample after training, by row.
+        before: the success of each sample before training (0 or 1), by row.
+        after: the success of each sample after training (0 or 1), by row.
 
     Raises:
         ConfigError: `before` and `after` have different rows.
@@ -153,6 +153,6 @@ def _agreement(verdicts: Iterable[Judged | None]) -> Judgement | None:
 
 
 def _row(trajectory: Trajectory) -> str:
-    """Return a key that only the samples of one row share; the row's number alone may occur in several files."""
+    """Return a key that only the samples of one row share, unlike the row's number, which may recur in another file."""
     columns = [trajectory.row.get(name) for name in ("extra_info", "reward_model")]
     return json.dumps([trajectory.data_source, trajectory.info["index"], *columns], sort_keys=True)

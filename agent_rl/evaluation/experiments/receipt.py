@@ -1,8 +1,8 @@
-"""The receipt of an experiment, which records the command, the machine and the results; only the experiment writes it.
+"""The receipt of an experiment, which records the command, the machine and the results; it is never edited by hand.
 
-`results/receipt.json` contains the command, versions and machine, hashes of the configuration, reward and rows, and the
-success on held-out rows of the world's policies and of every variant and seed before and after training. `curve.csv`
-and `curve.png` next to the receipt contain the training success by step.
+`results/receipt.json` contains the command, the versions, the machine, and hashes of the configuration, reward and
+rows. The file also contains the success on held-out rows, both of the world's policies and of every variant and seed
+before and after training. `curve.csv` and `curve.png` next to the receipt show the training success by step.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from agent_rl.trajectory.viewer.charts import Chart
 
 RECEIPT = "receipt.json"
 GAIN = 0.1
-"""Value that the whole interval of the gain must exceed, on every seed."""
+"""Value that the whole confidence interval of the gain must exceed, for every seed."""
 ABOVE = 0.2
-"""Minimum lead of a trained policy over the world's baselines (such as a policy without the tool), on every seed."""
+"""Minimum lead of a trained policy over the world's baselines (such as a policy without the tool), for every seed."""
 SPEARMAN, SPEARMAN_GAIN = 0.7, 0.15
-"""Minimum rank correlation of a model that scores answers, and its minimum lead over its start and the baselines."""
+"""Minimum rank correlation of a model that scores answers, and minimum lead over the untrained model and baselines."""
 
 
 def verdicts(
@@ -41,10 +41,10 @@ def verdicts(
     judgements: Mapping[str, Judgement] | None = None,
     baselines: Sequence[str] = ("no_tool",),
 ) -> dict[str, bool]:
-    """Return the criteria for a CPU version, and whether every seed meets them; without seeds, no criterion is met.
+    """Return whether every seed meets each criterion for a CPU version; without seeds, only `oracle_is_1` can be met.
 
     Args:
-        outcomes: outcomes of the seeds.
+        outcomes: the outcomes of the runs, one for each seed.
         policies: success of the world's policies, by name.
         judgements: agreement of policies that score answers, by name.
         baselines: names of the policies that a trained policy has to beat.
@@ -72,15 +72,15 @@ def verdicts(
 
 
 def hashes(recipe: str, overrides: Sequence[str] = (), scorer: str | None = None) -> dict[str, str]:
-    """Return hashes of the composed configuration with its tool file and program, of the reward, and of the rows.
+    """Return hashes of the reward, of the rows, and of the composed configuration with its tool file and program.
 
     The reward is hashed with its defaults, so a changed default changes the hash. If a data set's files are missing,
-    its rows are omitted.
+    the hash of the rows is omitted.
 
     Args:
         recipe: folder or name of the recipe.
-        overrides: overrides of its configuration.
-        scorer: an old name of its scorer, to be hashed instead of the name and options of today.
+        overrides: overrides of the recipe's configuration.
+        scorer: an old name of the recipe's scorer, which is hashed instead of the current name and options.
     """
     start = ColdStart(recipe, overrides)
     tools = Path(str(start.config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
@@ -99,7 +99,7 @@ def hashes(recipe: str, overrides: Sequence[str] = (), scorer: str | None = None
 
 
 def effective(value: Any) -> Any:
-    """Return settings without values that are null, 0 or empty, so a new key that is off by default has no effect."""
+    """Return settings without null, 0 and empty values, so that a new key that is off by default changes no hash."""
     if not isinstance(value, dict):
         return value
     return {key: rest for key, item in value.items() if (rest := effective(item))}
@@ -110,13 +110,13 @@ def _portable(text: str) -> str:
 
 
 def check(recipe: Path, *, rehash: bool = False) -> list[str]:
-    """Return the problems of a recipe's receipts that no longer match the recipe.
+    """Return a message for each hash in a recipe's receipts that no longer matches the recipe.
 
     Args:
         recipe: the recipe's folder.
-        rehash: whether to write the hash of today into a receipt whose reward differs only by the name of its scorer.
-            This is the case if the recipe with an old name of the scorer, which `old_keys.yaml` says is the same
-            scorer, has the receipt's hash.
+        rehash: whether to update the reward's hash in a receipt if only the name of the scorer has changed. That is
+            the case if the recipe has the receipt's hash with one of the scorer's old names, which `old_keys.yaml`
+            lists.
     """
     problems = []
     for file in sorted((recipe / "results").rglob(RECEIPT)):

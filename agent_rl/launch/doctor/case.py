@@ -29,7 +29,7 @@ class Case(case.RunCase):
 
     @cached_property
     def nodes(self) -> Nodes | None:
-        """The nodes that the launcher starts, or None for one node, or for a wrong environment (see `checks.ray`)."""
+        """The nodes that the launcher starts, or None for one node or invalid variables (reported in `checks.ray`)."""
         try:
             return Nodes.from_environment(self.environ)
         except ConfigError:
@@ -42,7 +42,7 @@ class Case(case.RunCase):
 
     @property
     def gpus_wanted(self) -> int:
-        """Number of GPUs on one machine for the trainer, and for engines and reward models with separate GPUs."""
+        """Number of GPUs that the trainer, and engines and reward models with separate GPUs, need on one machine."""
         count = self.number("trainer.n_gpus_per_node", 1)
         if self.nodes is None and not self.joins:  # on several machines, Ray spreads the models
             count += self.judge_gpus
@@ -54,7 +54,7 @@ class Case(case.RunCase):
 
     @property
     def judge_gpus(self) -> int:
-        """Number of GPUs on all machines for the models of `agent_rl.reward.models` with separate GPUs."""
+        """Number of GPUs that the models of `agent_rl.reward.models` with separate GPUs need on all machines."""
         served = self.settings.reward.models.values()
         return sum(model.n_gpus_per_node * model.nnodes for model in served if not model.visits)
 
@@ -75,7 +75,7 @@ class Case(case.RunCase):
 
     @cached_property
     def model(self) -> ModelFiles:
-        """The trained model, or only its configuration for a checkpoint, which is merged at the start."""
+        """The trained model; only its configuration if it is a checkpoint, which is merged when the run starts."""
         path = self.path(self.get("actor_rollout_ref.model.path", ""))
         return find_model(path if self.checkpoint is None else str(settings_folder(self.checkpoint)))
 
@@ -87,7 +87,7 @@ class Case(case.RunCase):
 
     @property
     def longest(self) -> int:
-        """Number of tokens in the longest prompt and response together."""
+        """Total number of tokens in the longest prompt and the longest response."""
         return self.number("data.max_prompt_length", 0) + self.number("data.max_response_length", 0)
 
     @property

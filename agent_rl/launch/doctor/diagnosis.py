@@ -1,4 +1,4 @@
-"""Runs each check with a time limit, isolated from failures of other checks; a child runs checks that need verl."""
+"""Runs each check with a time limit, isolated from failures of other checks; a child process runs checks with verl."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agent_rl.preflight.check import Check, Finding, Needs, Status, checks_at, g
 from agent_rl.verl_adapter import inspection
 
 LIMIT_S = 30.0
-"""Time limit of a check in seconds; a tool that builds an index, or a silent server, may exceed it."""
+"""Time limit of a check in seconds, which a tool that builds an index, or a silent server, may exceed."""
 CHILD_LIMIT_S = 120.0
 """Time limit, in seconds, for the child process that imports verl."""
 
@@ -48,7 +48,7 @@ def diagnose(
     tell: Tell = lambda text: None,
     machine: Machine | None = None,
 ) -> list[Finding]:
-    """Check this machine and, with a recipe, the run that it would start here.
+    """Check this machine and, with a recipe, the run that the recipe would start on this machine.
 
     Args:
         recipe: a folder with `config.yaml`; None means the machine and the installation only.
@@ -98,9 +98,9 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
     def run() -> None:
         try:
             findings.extend(check(case))
-        except Exception as error:  # noqa: BLE001 - goes into the table: one broken check must not hide the others
+        except Exception as error:  # noqa: BLE001 - a broken check is reported and must not hide the others
             text = f"the check itself failed: {reason(error)}"
-            findings.append(Finding(check.subject, Status.WARNING, text, "Report it, with the recipe", check.group))
+            findings.append(Finding(check.subject, Status.WARNING, text, "Report this bug and the recipe", check.group))
 
     thread = threading.Thread(target=run, daemon=True)  # a check that hangs must not prevent the doctor from exiting
     thread.start()
@@ -129,7 +129,7 @@ def _composed(
 
 
 def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
-    """Return the findings of a process that imports verl; a crash there does not hide other findings."""
+    """Return the findings of a process that imports verl; a crash of that process does not hide other findings."""
     program = f"import sys; sys.path[:] = {sys.path!r}; from agent_rl.launch.doctor.diagnosis import answer; answer()"
     command = [sys.executable, "-c", program]
     variables = {"HF_HUB_OFFLINE": "1", **os.environ, **environ}  # models that are not on this machine are not checked
@@ -140,10 +140,10 @@ def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
         findings: list[Finding] = pickle.loads(done.stdout)
         return findings
     except subprocess.TimeoutExpired:
-        text = f"it has not answered within {CHILD_LIMIT_S:g} seconds"
+        text = f"verl's checks have not finished within {CHILD_LIMIT_S:g} seconds"
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode(errors="replace").strip().splitlines()
-        text = f"it cannot be imported: {lines[-1] if lines else error.returncode}"
+        text = f"verl cannot be imported: {lines[-1] if lines else error.returncode}"
     remedy = "Fix the installation: python -c 'import verl' shows what is wrong"
     return [Finding("verl", Status.PROBLEM, text, remedy, "installation")]
 
@@ -155,6 +155,6 @@ def answer() -> None:
     warnings.simplefilter("ignore")
     with os.fdopen(os.dup(1), "wb") as output:
         os.dup2(2, 1)  # verl prints to stdout
-        inspection.is_registered()  # imports verl first, in this thread: no import may find a half-loaded module
+        inspection.is_registered()  # imports verl first, in this thread, so that no check finds a half-loaded module
         pickle.dump(run_checks(case, Needs.VERL), output)
-    os._exit(0)  # without waiting for verl's background threads
+    os._exit(0)  # exits without waiting for verl's background threads

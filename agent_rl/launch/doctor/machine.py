@@ -69,7 +69,7 @@ class Machine:
     """A machine. Sizes are in bytes.
 
     Args:
-        environ: the environment that a run on it would inherit.
+        environ: the environment that a run on the machine would inherit.
         facts: all `FACTS` about another machine; None means this machine.
     """
 
@@ -96,7 +96,7 @@ class Machine:
     compiled = cached_property(
         lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {}
     )
-    """The errors of compiling with ninja, CUDA and `Python.h`, or "" if it works; tried only if there is a GPU."""
+    """The error of each trial with a compiler or ninja, or "" if the trial works; empty if there is no GPU."""
     interfaces = cached_property(lambda machine: interfaces())
     """Network interfaces with an address that another node could use."""
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
@@ -104,17 +104,17 @@ class Machine:
     torch_cuda = cached_property(lambda machine: _cuda_of_torch())
     """The CUDA version for which torch was built, or None for a CPU build, or if torch is not installed."""
     packages = cached_property(lambda machine: _installed())
-    """The version of every installed package, by its normalised name."""
+    """The version of every installed package, by normalized name."""
 
     def __init__(self, environ: Mapping[str, str], facts: Mapping[str, Any] | None = None) -> None:
         self.environ, self.is_this_one = environ, facts is None
         if facts is not None:
             gpus = _visible([Gpu(**gpu) for gpu in facts["gpus"]], environ.get("CUDA_VISIBLE_DEVICES"))
-            vars(self).update({**facts, "gpus": gpus})  # a cached property reads it first
+            vars(self).update({**facts, "gpus": gpus})  # cached properties return these facts
 
     @classmethod
     def from_file(cls, file: Path) -> Machine:
-        """Load the machine that a file describes, with the environment stored there.
+        """Load the machine that a file describes, with the environment stored in the file.
 
         Raises:
             ConfigError: the file is not valid, or a fact is missing.
@@ -123,8 +123,8 @@ class Machine:
             facts = json.loads(file.read_text(encoding="utf-8"))
             return cls(facts["environ"], {name: facts[name] for name in FACTS})
         except (OSError, ValueError, LookupError, TypeError) as error:
-            problem = f"it does not contain the facts about a machine: {error!r}"
-            remedy = "Write it on the machine with: agent-rl doctor --save-machine FILE"
+            problem = f"the file does not contain the facts about a machine: {error!r}"
+            remedy = "Write the file on the machine with: agent-rl doctor --save-machine FILE"
             raise ConfigError(str(file), problem, remedy) from error
 
     def to_dict(self) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _loads(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def _answers(environ: Mapping[str, str]) -> bool:
-    """Whether the Hub answers, through a configured proxy; a process limits the time of a name lookup."""
+    """Whether the Hub answers, through a proxy if configured; a child process is used to time out a name lookup."""
     command = [sys.executable, "-c", ASK, environ.get("HF_ENDPOINT") or "https://huggingface.co"]
     try:
         return not subprocess.run(command, env=environ, capture_output=True, timeout=HUB_S, check=False).returncode
@@ -244,10 +244,10 @@ def _installed() -> dict[str, str]:
 
 
 def try_compilers(home: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Compile and link a few lines in the way that the engine builds its kernels and Triton builds its launcher.
+    """Compile and link a few lines as the engine builds its kernels and Triton builds its launcher.
 
     Returns:
-        The errors of "ninja", "Python.h" and, with a toolkit, "CUDA", or ""; takes at most `COMPILERS_S` seconds.
+        The error, or "", for "ninja", "Python.h" and, with a toolkit, "CUDA", after at most `COMPILERS_S` seconds.
     """
     ends, variables = time.monotonic() + COMPILERS_S, {**environ, **gpu_environment(environ)}
     with tempfile.TemporaryDirectory() as folder:
@@ -260,7 +260,7 @@ def try_compilers(home: str, environ: Mapping[str, str]) -> dict[str, str]:
         extension = [compiler, "-shared", "-fPIC", include, "extension.c", "-o", "extension.so"]
         commands = {"Python.h": [extension], **({"CUDA": [nvcc, link]} if home else {})}
         path = os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")])
-        ninja = "" if shutil.which("ninja", path=path) else "it is not installed (pip install ninja)"
+        ninja = "" if shutil.which("ninja", path=path) else "ninja is not installed (pip install ninja)"
         return {"ninja": ninja} | {name: _failure(each, folder, variables, ends) for name, each in commands.items()}
 
 

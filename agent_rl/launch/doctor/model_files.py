@@ -17,8 +17,8 @@ class ModelFiles:
 
     Attributes:
         name: the model's name in the configuration.
-        folder: its files on this machine, or None if it is not on this machine.
-        config: its `config.json`; only the text part for a model with several parts.
+        folder: the model's folder on this machine, or None if the model is not on this machine.
+        config: the model's `config.json`, in which the values of a `text_config` override the others.
         parameters: the number of parameters, or None if unknown.
         source: the source of the number of parameters, in words.
         broken: safetensors files that are absent or truncated, for example by an interrupted copy.
@@ -64,7 +64,7 @@ def _read_weights(folder: Path) -> tuple[int, list[str]]:
     from safetensors import SafetensorError, safe_open
 
     count, broken = 0, []
-    # a folder may contain the same weights in two formats: then the index lists the files that count
+    # if a folder contains the same weights in two formats, the index lists the files to count
     index = _read_json(folder / "model.safetensors.index.json").get("weight_map", {})
     files = [folder / name for name in sorted(set(index.values()))]
     for path in files or sorted(folder.glob("model.safetensors")) or sorted(folder.glob("*.safetensors")):
@@ -78,7 +78,7 @@ def _read_weights(folder: Path) -> tuple[int, list[str]]:
 
 
 def parameters_by_shape(config: dict[str, Any]) -> int:
-    """Count the parameters of a decoder with gated MLPs (Llama, Qwen, Mistral, MoE), without biases, or 0."""
+    """Count the parameters, without biases, of a decoder with gated MLPs (Llama, Qwen, Mistral, MoE); 0 if unknown."""
     try:
         hidden, layers, heads = (config[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
         vocabulary = config["vocab_size"]

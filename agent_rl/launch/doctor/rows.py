@@ -1,4 +1,4 @@
-"""`known_rows`: the agents, tools, scorers and chat template with which rows are compared."""
+"""`known_rows`: returns the agents, tools, scorers and chat template against which rows are checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agent_rl.work.store import Pieces
 VERLS = ("single_turn_agent", "tool_agent")
 """The loops that verl 0.9.1 itself registers."""
 OTHERS = 20
-"""Number of ground truths of other rows on which a row's scorer is tried."""
+"""Maximum number of other rows' ground truths that a row's scorer compares with the row's own ground truth."""
 
 
 def known_rows(
@@ -39,7 +39,7 @@ def known_rows(
     seed: int = 0,
     kept: Callable[[int], AbstractContextManager[Pieces]] = lambda total: nullcontext(Pieces()),
 ) -> Rows:
-    """Return the facts about a run with which `check_files` compares rows.
+    """Return the facts about a run against which `check_files` checks rows.
 
     Args:
         setup: settings, limits and tools of the run; without tools, tool names are not checked.
@@ -95,7 +95,7 @@ class _Checks:
             yield finding
 
     def _scored_by(self, row: Mapping[str, Any]) -> Correctness | None:
-        """Return the scorer of the row's answer, or None if it has none or if a user or a service scores the answer."""
+        """Return the component that scores the row's answer, or None if a user, a service or nothing scores it."""
         answers = self.reward.answers(str(row["data_source"])) if self.scored else None
         if answers is None or answers.api is not None or (answers.scorer is None and gives_verdict(self.user, row)):
             return None
@@ -114,11 +114,11 @@ class _Checks:
             return RowFinding("scorer", error.problem, error.remedy)
         except UnscoredError as error:
             text = f"data_source {source!r}: {error}"
-            return RowFinding("ground truth", text, "Correct it, or choose another scorer")
+            return RowFinding("ground truth", text, "Correct the ground truth, or choose another scorer")
         return None
 
     def grade(self, rows: Sequence[Numbered]) -> Iterator[tuple[int, int, RowFinding]]:
-        """Yield findings on ground truths that score low as their own answer, or accept another row's truth."""
+        """Yield findings on ground truths that score below 1 as the answer, or that accept another row's truth."""
         with self._kept(len(rows)) as pieces:
             asyncio.run(self._graded(rows, pieces))
             for place, (file, number, _) in enumerate(rows):
@@ -148,15 +148,15 @@ class _Checks:
         try:
             value = (await answers.measure(answered(row, own, row["agent_name"]), None)).value
             if value < 1:
-                text = f"its own ground truth, given as the answer, scores {value:g}: {_short(own)}"
-                return RowFinding("ground truth", text, "Correct it, or choose another scorer")
+                text = f"the row's own ground truth, given as the answer, scores {value:g}: {_short(own)}"
+                return RowFinding("ground truth", text, "Correct the ground truth, or choose another scorer")
             for other in dict.fromkeys(others):
                 if other != own and (await answers.measure(answered(row, other, row["agent_name"]), None)).value >= 1:
                     text = f"{_short(other)} scores 1 where the ground truth is {_short(own)}"
                     remedy = "Check whether both mean the same; if not, choose a stricter scorer"
                     return RowFinding("another's ground truth", text, remedy, is_error=False)
         except UnscoredError as error:
-            return RowFinding("ground truth", str(error), "Correct it, or choose another scorer")
+            return RowFinding("ground truth", str(error), "Correct the ground truth, or choose another scorer")
         return None
 
 

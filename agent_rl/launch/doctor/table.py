@@ -48,7 +48,7 @@ def show(findings: Sequence[Finding], console: Console, every: bool = True) -> N
 
 
 def to_dict(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return JSON data: `{"ok": whether there is no problem, "findings": [...]}`."""
+    """Return the findings as JSON data, with `ok`, which is true if there is no problem."""
     return {"ok": not has_problem(findings), "findings": [asdict(finding) for finding in findings]}
 
 

@@ -1,4 +1,4 @@
-"""The checks, one file per topic: functions with `@check`, which register when the folder's modules are imported.
+"""The checks, one file per topic: functions with `@check`, which are registered when these files are imported.
 
 The checks read the `Case` and return findings; they use verl only through `agent_rl.verl_adapter.inspection`.
 """

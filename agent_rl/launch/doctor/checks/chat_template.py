@@ -1,8 +1,8 @@
-"""Checks of the chat template with the model's own tokenizer, over a short conversation.
+"""Checks of the chat template on a short conversation, with the model's own tokenizer.
 
 In training, no turn is rendered twice, because turns stay as sampled and later messages are appended. A template that
 rewrites earlier turns therefore does not break training, but the model is trained on different prompts than a server
-gives it, because a server renders the whole conversation again for every turn.
+shows it, because a server renders the whole conversation again for every turn.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class UsedTemplate:
 
     Attributes:
         chat: the chat template, which renders the conversation.
-        ends: the token ids the engine stops at.
+        ends: the ids of the tokens at which the engine stops.
         native: whether tools are an argument of the template and calls are in `tool_calls`, as in verl's tool_agent.
         syntax: the syntax in which the run reads calls (`multi_turn.format`).
         observation_role: the role of a message with a tool's result.
@@ -127,8 +127,8 @@ def examine(template: UsedTemplate) -> Iterator[Finding]:
     """Check that the template renders, shows tools, writes parseable calls, ends turns, and keeps earlier turns."""
     try:
         rewritten = _rewritten(template, template.conversation())
-    except Exception as error:  # noqa: BLE001 - a template may raise anything: it goes into the table
-        text = f"it does not render system, user, assistant, {template.observation_role}: {reason(error)}"
+    except Exception as error:  # noqa: BLE001 - a template may raise any error, which is reported
+        text = f"the template cannot render system, user, assistant, {template.observation_role}: {reason(error)}"
         remedy = f"Set {TEMPLATE_KEY}, or use react_agent" if template.native else f"Set {TEMPLATE_KEY}"
         if template.observation_role == "tool" and not template.native:
             remedy += ", or agent_rl.react.observation_role=user"
@@ -147,7 +147,7 @@ def _rewritten(template: UsedTemplate, messages: Sequence[Message]) -> str:
         contrast = f"{written[at : at + AROUND]!r} has become {later[at : at + AROUND]!r}"
         return f"a turn is rewritten in later prompts{how and f', {how}'}: {contrast}"
     if template.chat.encode(later)[: len(ids)] != ids:
-        return "the tokens of a turn's prompt change in later prompts, though its text does not"
+        return "the tokens of a turn's prompt change in later prompts, although the text does not"
     return ""
 
 
@@ -155,11 +155,11 @@ def _tools(template: UsedTemplate) -> Finding | None:
     """The template shows the tools that are passed to it."""
     subject, remedy = "tools shown", f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}"
     if not template.chat.names_tools:
-        text = "it has no place for tools, so they appear in the first message here, and nowhere on a server"
-        return warning(text, f"{remedy} here and on the server", subject)
+        text = "the template has no place for tools: training shows them in the first message, a server not at all"
+        return warning(text, f"{remedy} in training and on the server", subject)
     if template.taught or NAME in template.text(template.conversation()[:2]):
         return None
-    return problem("it ignores the tools that are passed to it, so the policy never sees them", remedy, subject)
+    return problem("the template ignores the tools, so the policy never sees them", remedy, subject)
 
 
 def _calls(template: UsedTemplate) -> Finding | None:
@@ -167,11 +167,11 @@ def _calls(template: UsedTemplate) -> Finding | None:
     subject, syntax = "calls", template.chat.syntax
     if syntax is None:
         text = f"{NO_SYNTAX}, so they are read as {template.syntax}"
-        remedy = f"Set {FORMAT_KEY} to what the model was trained to write, or use react_agent"
+        remedy = f"Set {FORMAT_KEY} to the syntax that the model was trained to write, or use react_agent"
         return warning(text, remedy, subject)
     if template.syntax in (syntax, AUTO):
         return None
-    text = f"it writes calls as {syntax}, but they are read as {template.syntax}"
+    text = f"the template writes calls as {syntax}, but they are read as {template.syntax}"
     return problem(text, f"Set {FORMAT_KEY}={syntax}, or {AUTO}", subject)
 
 
@@ -182,19 +182,19 @@ def _end(template: UsedTemplate) -> Finding | None:
     names = " or ".join(repr(chat.decode([end])) for end in ends)
     if not ends:
         remedy = f"Set {TEMPLATE_KEY} to a template that writes the eos token after each assistant turn"
-        return problem("it does not mark the end of the policy's turn", remedy, subject)
+        return problem("the template does not mark the end of the policy's turn", remedy, subject)
     if template.ends.issuperset(ends) or template.ends & chat.end_ids:
         return None
     stops = ", ".join(repr(chat.decode([end])) for end in sorted(template.ends)) or "none"
     remedy = f"Add {', '.join(map(str, ends))} to eos_token_id in the model's generation_config.json, or use the "
-    return warning(f"it ends turns with {names}, but the engine stops at {stops}", f"{remedy}-Instruct model", subject)
+    return warning(f"turns end with {names}, but the engine stops at {stops}", f"{remedy}-Instruct model", subject)
 
 
 def _stability(template: UsedTemplate, rewritten: str) -> Finding | None:
     """Earlier turns stay as they were generated."""
     subject = "earlier turns"
     if rewritten and IN_WHITE_SPACE not in rewritten:
-        remedy = f"Set {TEMPLATE_KEY} (and on the server) to a template that writes earlier turns as generated"
+        remedy = f"Set {TEMPLATE_KEY}, also on the server, to a template that writes earlier turns as generated"
         return warning(f"{rewritten}. A server shows the policy different prompts than training does", remedy, subject)
     if not rewritten:
         rewritten = _rewritten(template, template.conversation(THOUGHT))
@@ -208,7 +208,7 @@ def _stability(template: UsedTemplate, rewritten: str) -> Finding | None:
 
 
 def _ends(tokenizer: Any, folder: Path) -> frozenset[int]:
-    """Return the tokenizer's eos token and those of the model's generation config, which the engine adds."""
+    """Return the ids of the tokenizer's eos token and of the generation config's eos tokens, which the engine adds."""
     from transformers import GenerationConfig
 
     try:

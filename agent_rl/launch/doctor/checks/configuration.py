@@ -35,7 +35,7 @@ def values(case: Case) -> list[ConfigError]:
 
 @check("configuration", needs=Needs.VERL)
 def validation(case: Case) -> Iterator[Finding]:
-    """The configuration passes verl's checks, both those before Ray starts and those of its dataclasses."""
+    """The configuration passes verl's checks, both the checks before Ray starts and the checks of its dataclasses."""
     config: Any = case.config.copy()
     OmegaConf.resolve(config)
     if case.checkpoint is not None:  # verl gets the merged model
@@ -44,10 +44,10 @@ def validation(case: Case) -> Iterator[Finding]:
     for section, run in inspection.verls_checks(config).items():
         try:
             run()
-        except Exception as error:  # noqa: BLE001 - verl may raise anything: it goes into the table
+        except Exception as error:  # noqa: BLE001 - verl may raise any error, which is reported
             complaints.setdefault(reason(error), section)
     for complaint, section in complaints.items():
-        yield problem(f"{section}: {complaint}".removeprefix(": "), "Change the values it mentions")
+        yield problem(f"{section}: {complaint}".removeprefix(": "), "Change the values that the message mentions")
 
 
 @check("configuration", "batches")
@@ -76,7 +76,7 @@ def mini_batches(case: Case) -> Iterator[Finding]:
 
 
 def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectories: int) -> Iterator[Finding]:
-    """Yield problems with fixed-size micro-batches that do not divide the trajectories, or are too small for one."""
+    """Yield a problem if micro-batches do not divide the trajectories, or cannot contain the longest trajectory."""
     if not case.get(f"{section}.{dynamic}"):
         key = f"{section}.{name.format('micro_batch_size')}"
         if (micro := case.get(key)) and trajectories % int(micro):
@@ -84,7 +84,7 @@ def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectori
             yield problem(text, f"Set {key} to a divisor of {trajectories}", "micro-batch")
     elif case.longest > case.number(key := f"{section}.{name.format('max_token_len')}", case.longest):
         text = f"{key} is less than the longest prompt and response together, {case.longest}"
-        yield problem(text, f"Set it to {case.longest} or more", "micro-batch")
+        yield problem(text, f"Raise the limit to {case.longest} or more", "micro-batch")
 
 
 @check("configuration")
@@ -115,17 +115,17 @@ def _absent(case: Case, name: str) -> Finding | None:
     if names_a_folder(name):
         return None
     if (case.folder / name.partition("/")[0]).is_dir():
-        text = f"there is no folder {name} in {case.folder}, although its first part exists"
+        text = f"there is no folder {name} in {case.folder}, although the first part of the path exists"
         return problem(text, "Correct the path, or use a model on the Hub")
     for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):
             text = f"{name} is not on this machine, and {key} forbids its download"
             return problem(text, f"Unset {key}, or use a folder")
     if not case.is_elsewhere and not case.machine.hub_answers:
-        remedy = f"Run hf download {name} where the Hub answers, with HF_HOME on a disk that this machine shares"
+        remedy = f"Run hf download {name} on a machine that reaches the Hub, with HF_HOME on a shared disk"
         return problem(f"{name} is not on this machine, and the Hub does not answer", remedy)
     text = f"{name} is not on this machine; it will be downloaded from the Hub on each node"
-    return skipped(text, f"To check it, run hf download {name}")
+    return skipped(text, f"To check the model, run hf download {name}")
 
 
 @check("configuration")
@@ -135,9 +135,9 @@ def context(case: Case) -> Finding | None:
     longest = case.model.config.get("max_position_embeddings")
     lengths = f"data.max_prompt_length={prompt} + data.max_response_length={response}"
     if not longest:
-        return skipped(f"{lengths}; the model's limit is not known here")
+        return skipped(f"{lengths}; the model's limit is unknown on this machine")
     if prompt + response > longest:
-        remedy = "Lower one of them, or use a model with a longer context"
+        remedy = "Lower one of the two lengths, or use a model with a longer context"
         return problem(f"{lengths} is more than the model's {longest} positions", remedy)
     if prompt + response > longest - ENGINE_RESERVE:
         text = f"{lengths}: the engine does not use the last {ENGINE_RESERVE} of the model's {longest} positions"

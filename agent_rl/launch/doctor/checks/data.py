@@ -25,7 +25,7 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.errors import read_yaml
 
 SAMPLE = 200
-"""Number of rows whose ground truths are scored, and of longest rows whose prompts are tokenized."""
+"""Number of rows whose ground truths are scored, and number of the longest rows, whose prompts are tokenized."""
 PROMPT_TOKENS = "data.max_prompt_length"
 
 
@@ -33,7 +33,7 @@ PROMPT_TOKENS = "data.max_prompt_length"
 def files(case: Case) -> Iterator[Finding]:
     """Each file contains rows that follow the contract of `agent_rl.data.rows`, and verl can join the files."""
     for key, row_files in (("data.train_files", case.train), ("data.val_files", case.val)):
-        existing = [file for file in row_files if Path(file.path).exists()]  # the launcher's check reports the others
+        existing = [file for file in row_files if Path(file.path).exists()]  # the launcher reports missing files
         for file in existing:
             path = case.shown(file.path)
             if file.error is not None:
@@ -51,7 +51,7 @@ def files(case: Case) -> Iterator[Finding]:
 
 @check("data", "training steps")
 def row_count(case: Case) -> Iterator[Finding]:
-    """There are enough rows for one step, since verl drops an incomplete batch, even if it is the only one."""
+    """There are enough rows for one step; verl drops an incomplete batch, even if there is no other batch."""
     rows, batch = train_rows(case), case.number("data.train_batch_size", 1)
     if rows is None:
         yield skipped("the training rows cannot be counted")
@@ -151,8 +151,8 @@ def _config_agents(case: Case) -> set[str]:
 
 
 def _script_agents(case: Case) -> set[str]:
-    """Return the names that the user's script registers, from its text, because running it might start training."""
-    with suppress(OSError, ValueError):  # `own_code` reports it
+    """Return the agent names in the text of the user's script, which is not run, because that might start training."""
+    with suppress(OSError, ValueError):  # `own_code` reports the error
         text = case.script.read_text(encoding="utf-8") if case.script else ""
         return set(re.findall(r"(?:register_agent_loop|\bAgent)\(\s*['\"]([^'\"]+)", text))
     return set()

@@ -51,7 +51,7 @@ def plugin(case: Case) -> Finding | None:
         return problem(text, "Run pip install -e . in its folder")
     if policy.lower() != "auto" and "agent_rl" not in [name.strip().lower() for name in policy.split(",")]:
         text = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps verl from loading agent_rl"
-        return problem(text, "Unset it, or add agent_rl")
+        return problem(text, "Unset the variable, or add agent_rl to it")
     return None
 
 
@@ -60,7 +60,7 @@ def registration(case: Case) -> Finding | None:
     """Verl has loaded agent_rl's plugin; verl silently ignores a plugin that fails."""
     if inspection.is_registered():
         return None
-    return problem("verl imports, but agent_rl could not register with it", "Run python -c 'import verl' to see why")
+    return problem("agent_rl could not register with verl", "Run python -c 'import verl' to see why")
 
 
 def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
@@ -69,7 +69,7 @@ def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
 
 
 def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:
-    """Return the unmet requirements of a package with these extras: by name, the installed and the required version."""
+    """Return the installed and the required version for each unmet requirement of a package with these extras."""
     try:
         lines = metadata.requires(by) or []
     except metadata.PackageNotFoundError:
@@ -79,7 +79,7 @@ def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None,
         applies = requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
         if not applies or requirement.name.lower() in ("verl", "agent-rl"):
             continue
-        version = case.machine.version(requirement.name)  # 2.13.0+cpu is 2.13.0
+        version = case.machine.version(requirement.name)  # 2.13.0+cpu is compared as 2.13.0
         if version is None or not requirement.specifier.contains(Version(version).public, prereleases=True):
             unmet[requirement.name] = (version, str(requirement.specifier))
     return unmet

@@ -20,7 +20,7 @@ from agent_rl.preflight.check import Finding, Needs, check, problem, skipped, wa
 
 ROLLOUT = "actor_rollout_ref.rollout"
 BUSY = 0.05
-"""A GPU counts as busy if more than this share of its memory is in use."""
+"""A GPU is considered busy if more than this share of its memory is in use."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class NodeRequirement:
     Attributes:
         subject: the finding's subject.
         wanted: the requirement, in words.
-        otherwise: the consequence if it is not met.
+        otherwise: the consequence of not meeting the requirement.
         source: where the requirement is documented.
-        look: returns the machine's state and whether it is enough; None: the requirement does not apply to the run.
-        remedy: how to meet it.
+        look: returns the machine's state and whether it is enough, or None if the requirement does not apply.
+        remedy: how to meet the requirement.
     """
 
     subject: str
@@ -45,7 +45,7 @@ class NodeRequirement:
 
 
 def _at_least(version: str, least: str) -> tuple[str, bool]:
-    """Return a version, and whether it is at least `least`; False if the text is not a version."""
+    """Return a version, and whether it is at least `least`; text that is not a version is too old."""
     return version, _version(version) >= Version(least)
 
 
@@ -203,7 +203,7 @@ def node(case: Case) -> Iterator[Finding]:
 
 @check("machine", needs=Needs.MACHINE)
 def accelerator(case: Case) -> Finding | None:
-    """There is an accelerator, or the CPU was chosen, in agreement with the configuration."""
+    """There is an accelerator, or the CPU was chosen and the configuration agrees."""
     device, visible = case.get("trainer.device"), case.environ.get("CUDA_VISIBLE_DEVICES")
     if case.on_cpu and device not in (None, "cpu"):
         remedy = "Add pkg://agent_rl.config to the search path in the recipe's config.yaml, or set trainer.device=cpu"
@@ -211,12 +211,12 @@ def accelerator(case: Case) -> Finding | None:
     if case.on_cpu or case.gpus:
         return None
     if case.machine.device_file and visible is not None:
-        return problem(f"CUDA_VISIBLE_DEVICES={visible!r} leaves no GPU", "Unset it, or list GPUs that exist")
+        return problem(f"CUDA_VISIBLE_DEVICES={visible!r} leaves no GPU", "Unset the variable, or list GPUs that exist")
     if case.machine.device_file:
-        remedy = "Fix the driver. If it is not an NVIDIA device, ignore this warning"
+        remedy = "Fix the driver. If the device is not from NVIDIA, ignore this warning"
         return warning("there is a device file for a GPU, but nvidia-smi lists no GPU", remedy)
     if case.joins:
-        return skipped("this machine has none, and the Ray cluster's machines cannot be checked here")
+        return skipped("this machine has no GPU, and the Ray cluster's machines cannot be checked from it")
     return problem("this machine has no GPU", "Set VERL_PLATFORM=cpu to use the CPU")
 
 
@@ -238,14 +238,14 @@ def gpus_per_node(case: Case) -> Finding | None:
     if case.on_cpu:
         logical = case.number("ray_kwargs.ray_init.num_gpus", needed)
         if needed > logical and not case.joins:
-            text = f"{needed} are needed, but Ray gets {logical}, so the run would hang"
+            text = f"{needed} GPUs are needed, but Ray gets {logical}, so the run would hang"
             return problem(text, f"Set ray_kwargs.ray_init.num_gpus={needed}")
         return None
     if case.joins or not here:
-        return skipped(f"the run needs {needed}, but its GPUs cannot be counted here")
+        return skipped(f"the run needs {needed} GPUs, which cannot be counted on this machine")
     if needed > here:
         remedy = f"Set trainer.n_gpus_per_node to {here} or less (half of that if the engines have their own GPUs)"
-        return problem(f"{needed} are needed, but this machine has {here}, so the run would hang", remedy)
+        return problem(f"{needed} GPUs are needed, but this machine has {here}, so the run would hang", remedy)
     return None
 
 
@@ -277,5 +277,5 @@ def profile(case: Case) -> Iterator[Finding]:
     model, alone = case.model.folder or case.model.name, case.get("trainer.v1.trainer_mode", "sync") == "sync"
     chosen = profile_of(model, alone, count, processes=case.number("trainer.n_gpus_per_node", 1))
     if threads not in (None, "", str(chosen.threads)):
-        text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1"
-        yield warning(text, f"Unset it; agent_rl sets {chosen.threads}", "OMP_NUM_THREADS")
+        text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1 thread"
+        yield warning(text, f"Unset the variable; agent_rl sets {chosen.threads}", "OMP_NUM_THREADS")

@@ -40,14 +40,14 @@ class GpuNeed:
     """The estimated bytes on one GPU."""
 
     states: float
-    """Weights, gradients and moments of the policy, and of the critic of a run with a critic."""
+    """Weights, gradients and moments of the policy, and of the critic if there is one."""
     activations: float
     logits: float
     vocabulary: float
-    """The weights and gradients of the matrix that every GPU gathers."""
+    """The weights and gradients of the vocabulary's matrix, which every GPU gathers."""
     graphs: float
     resting: float
-    """The part of the states that stays on the GPU while the engine generates: no gradients, and nothing offloaded."""
+    """The states that stay on the GPU while the engine generates, without gradients and offloaded states."""
     pool: float
     """The engine's memory pool: weights and KV cache."""
     engine_weights: float
@@ -75,7 +75,7 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
     width = config.get("hidden_size", 0) * config.get("num_hidden_layers", 0)
     vocabulary = 0 if case.get(f"{OWN}.model.use_fused_kernels") else config.get("vocab_size", 0)
     tensor_parallel = case.number(f"{OWN}.rollout.tensor_model_parallel_size", 1)
-    kept_numbers = 1 if lora else 3  # of the policy, while the engine generates
+    kept_numbers = 1 if lora else 3  # per parameter of the policy, while the engine generates
     sglang = case.get(f"{OWN}.rollout.engine_kwargs.sglang", {})
     eager = case.get(f"{OWN}.rollout.enforce_eager") or sglang.get("disable_cuda_graph")
     resting = 0.0 if separate else one * (kept_numbers - min(_offloaded(case), kept_numbers)) + critic
@@ -95,13 +95,13 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
 
 @check("machine", "GPU memory")
 def gpu(case: Case) -> Iterator[Finding]:
-    """The training state fits, and so does the engine with a KV cache for at least one trajectory."""
+    """The training state fits on the GPUs, and so does the engine with a KV cache for at least one trajectory."""
     if case.on_cpu:
         return
     if not case.model.parameters:
-        yield skipped(f"the number of parameters of {case.model.name} is not known here")
+        yield skipped(f"the number of parameters of {case.model.name} is unknown on this machine")
     elif not case.gpus:
-        yield skipped(f"there is no GPU here to compare {_billions(case)} parameters with")
+        yield skipped(f"this machine has no GPU, so the memory for {_billions(case)} parameters cannot be checked")
     else:
         total = min(each.memory_mib for each in case.gpus) * (1 << 20)
         need = gpu_need(case, total)
@@ -141,7 +141,7 @@ def host(case: Case) -> Finding:
     if case.is_elsewhere:
         return skipped("this machine has no GPU, so the run would be on another machine")
     if parameters is None:
-        return skipped(f"{_gib(free)} are available, but the number of parameters is not known here")
+        return skipped(f"{_gib(free)} are available, but the number of parameters is unknown on this machine")
     need, what = _host_need_cpu(case, parameters) if case.on_cpu else _host_need_gpu(case, parameters)
     return _fits(need, free, what, "Close other programs, use a smaller model, or offload less")
 
@@ -176,7 +176,7 @@ def shared_memory(case: Case) -> Finding | None:
         remedy = "Start the container with --shm-size=16g (or more), or with --ipc=host"
         return problem(f"only {_gib(free)} are free, so NCCL and torch will fail, and Ray will be slow", remedy)
     if free < store:
-        remedy = "Enlarge it, or set +ray_kwargs.ray_init.object_store_memory to fewer bytes"
+        remedy = "Enlarge /dev/shm, or set +ray_kwargs.ray_init.object_store_memory to fewer bytes"
         return warning(f"Ray's store needs {_gib(store)}, but {_gib(free)} are free: Ray will use the disk", remedy)
     return None
 
@@ -191,7 +191,7 @@ def disk(case: Case) -> Finding | None:
     if every <= 0:
         return None
     if not parameters:
-        return skipped(f"{case.shown(folder)} has {_gib(free)} free, but the number of parameters is not known here")
+        return skipped(f"{case.shown(folder)} has {_gib(free)} free, but the number of parameters is unknown")
     one = parameters * CHECKPOINT_BYTES * (2.0 if _has_critic(case) else 1.0)
     steps, limit = total_steps(case), case.get("trainer.max_actor_ckpt_to_keep")
     number = min(max(1, steps // every), int(limit or sys.maxsize))
@@ -229,7 +229,7 @@ def _has_critic(case: Case) -> bool:
 
 
 def has_reference(case: Case) -> bool:
-    """Whether the run has a KL term, and with it a reference policy."""
+    """Whether the run has a KL term, and therefore a reference policy."""
     return bool(case.get("algorithm.use_kl_in_reward") or case.get(f"{OWN}.actor.use_kl_loss"))
 
 

@@ -25,7 +25,7 @@ scheduled."""
 
 @check("Ray", "Ray", Needs.MACHINE)
 def ray_cluster(case: Case) -> Finding | None:
-    """The run's Ray cluster answers: at RAY_ADDRESS, already running here, or started by the run."""
+    """The run can join the Ray cluster at RAY_ADDRESS or on this machine, or can start a new cluster."""
     configured = case.environ.get("RAY_ADDRESS", "")
     if case.joins and configured != "auto" and not answers(configured):
         remedy = "Start Ray there (ray start --head), correct the address, or unset RAY_ADDRESS"
@@ -41,7 +41,7 @@ def ray_cluster(case: Case) -> Finding | None:
         text = f"{file} names the address {address} of a Ray cluster that has ended, so the run would hang"
         return problem(text, f"Delete {file}, or set RAY_ADDRESS=local")
     ray_init = case.get("ray_kwargs.ray_init", {})
-    text = f"a Ray cluster is already running here ({address}), and the run would join it"
+    text = f"a Ray cluster is already running on this machine ({address}), and the run would join it"
     if refused := [name for name in SIZES if ray_init.get(name) is not None]:
         text += f". Ray would reject {', '.join(refused)}"
         return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start a new one")
@@ -50,7 +50,7 @@ def ray_cluster(case: Case) -> Finding | None:
 
 @check("Ray")
 def nodes(case: Case) -> Finding | None:
-    """The number of nodes matches the environment, which gives this machine its rank."""
+    """The number of nodes matches the environment, which sets this machine's rank."""
     count, several = case.number("trainer.nnodes", 1), Nodes.from_environment(case.environ)
     started = several.count if several else count if case.joins else 1
     if started != count:
@@ -78,16 +78,16 @@ def logical_cpus(case: Case) -> Finding | None:
     need = FIXED_CPUS + units + per_gpu * case.world_size + CPUS_PER_ENGINE_GPU * own
     num_cpus, machines = case.get("ray_kwargs.ray_init.num_cpus"), case.number("trainer.nnodes", 1)
     if case.joins:
-        return skipped(f"the cluster needs {need}, but its nodes cannot be checked here")
+        return skipped(f"the cluster needs {need} logical CPUs, but its nodes cannot be checked from this machine")
     if num_cpus is None and case.is_elsewhere:
-        return skipped(f"{need} are needed, but this machine has no GPU, so another machine would run it")
+        return skipped(f"{need} are needed, but this machine has no GPU, so the run would be on another machine")
     available = machines * (int(num_cpus) if num_cpus is not None else case.machine.cores)
     source = "ray_kwargs.ray_init.num_cpus" if num_cpus is not None else "the machine's cores"
     if available < need:
         more = FIXED_CPUS + CPUS_PER_ENGINE_GPU * own
         detail = f"{units} storage units, {per_gpu} for each of {case.world_size} GPU(s), {more} more"
         return problem(
-            f"there are {available} ({source}), but {need} are needed ({detail}), so the run would hang",
+            f"Ray has {available} ({source}), but {need} are needed ({detail}), so the run would hang",
             f"Set ray_kwargs.ray_init.num_cpus={-(-need // machines)}, which may be more than the number of cores",
         )
     return None

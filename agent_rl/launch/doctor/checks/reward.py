@@ -24,7 +24,7 @@ from agent_rl.verl_adapter.updates import TOKEN_SUMS
 
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
-"""Parts of the names of architectures that return a score."""
+"""Substrings of the names of architectures that return a score."""
 TIGHT = 0.9
 ACTOR = "actor_rollout_ref.actor"
 CONSTANT = ("token-sum", *TOKEN_SUMS)
@@ -46,7 +46,7 @@ def weights(case: Case) -> Finding | None:
 
 @check("reward", "giving up")
 def giving_up(case: Case) -> Finding | None:
-    """Giving up at once pays no more than a wrong answer after honest work (a call in every turn except the last)."""
+    """Giving up immediately pays no more than a wrong answer after honest work (calls in all turns except the last)."""
     if not case.scored_by_ours or case.settings.reward.correctness.scorer == "none":
         return None
     pays = payments(case.reward, case.max_turns, case.settings.budget)
@@ -61,7 +61,7 @@ def giving_up(case: Case) -> Finding | None:
 
 @check("reward", "endpoints")
 def endpoints(case: Case) -> list[Finding]:
-    """The judges and services of the components answer."""
+    """All judges and services used by the reward's components answer."""
     if case.given is not None:
         return [skipped("the facts about another machine do not describe its network")]
     if not case.scored_by_ours:
@@ -82,7 +82,7 @@ def models(case: Case) -> list[Finding]:
 
 @check("reward", "reward models' memory")
 def shares(case: Case) -> Finding | None:
-    """The reward models that share the trainer's GPUs fit there together."""
+    """The reward models that share the trainer's GPUs fit into the memory of these GPUs together."""
     served = case.settings.reward.models
     shared = {name: model.gpu_memory_utilization for name, model in served.items() if model.visits}
     if case.get("reward.reward_model.enable") and not case.get("reward.reward_model.enable_resource_pool"):
@@ -108,7 +108,7 @@ async def _reach(component: Component | GroupComponent) -> Finding | None:
     try:
         await asyncio.wait_for(component.reach(), REACH_S)
     except asyncio.TimeoutError:
-        text = f"it did not answer within {REACH_S:g} s"
+        text = f"the server did not answer within {REACH_S:g} s"
         return problem(text, "Start the server, or correct the url", subject)
     except ConfigError as error:
         return problem(f"{error.key}: {error.problem}", error.remedy, subject)
@@ -130,7 +130,7 @@ def _model(case: Case, name: str, path: str, kind: str) -> Finding | None:
 
 @check("reward", "turn credit")
 def turn_credit(case: Case) -> Iterator[Finding]:
-    """With `algo=turn`, the gradient is exact in the mean while `actor/grad_norm` stays below the clipping limit."""
+    """With `algo=turn`, the gradient is unbiased while `actor/grad_norm` stays below the clipping limit."""
     if case.get(ESTIMATOR) != TURN:
         return
     for bias, remedy in _biases(case):
@@ -138,7 +138,7 @@ def turn_credit(case: Case) -> Iterator[Finding]:
 
 
 def _biases(case: Case) -> Iterator[tuple[str, str]]:
-    """Yield each condition that does not hold, and its remedy."""
+    """Yield a description and a remedy for each bias."""
     terms = [term for source in case.reward.sources.values() for term in source.terms if term.needs_groups]
     for name in dict.fromkeys(term.name for term in terms):
         bias = f"the component {name!r} compares the samples of a prompt, which are then not independent"

@@ -35,7 +35,7 @@ def tool_file(case: Case) -> Iterator[Finding]:
         return
     name = case.shown(path)
     try:
-        case.tools  # noqa: B018 - raises if it cannot be read
+        case.tools  # noqa: B018 - raises if the file cannot be read
     except FatalError:
         raise
     except AgentRLError as error:
@@ -56,7 +56,7 @@ def environments(case: Case) -> None:
 
 @check("tools")
 def sandbox(case: Case) -> Finding | None:
-    """If tools run the policy's code, this machine can isolate it."""
+    """If tools run the policy's code, this machine can isolate that code."""
     users = [spec for spec in tool_specs(case) or () if spec.cls.__module__ in SANDBOXED]
     if not users:
         return None

@@ -24,10 +24,10 @@ class MyAgentFormat(TextFormat):
     )
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
-        """A call, or the answer that ends the episode."""
+        """Return a call, or the answer that ends the episode."""
         found = re.search(r"<(sum|answer)>(.+?)</\1>", text, re.DOTALL)
         if found is None:
-            raise MalformedActionError("Write <sum>...</sum> or <answer>...</answer>.")  # the policy reads it
+            raise MalformedActionError("Write <sum>...</sum> or <answer>...</answer>.")  # the policy reads this message
         if found[1] == "answer":
             return Step(answer=found[2].strip())
         return Step(calls=[ToolCall("calculator", {"expression": found[2]})])

@@ -1,4 +1,4 @@
-"""An episode with a policy that follows a script: `pytest my_agent`."""
+"""Tests of the agent with a policy that follows a script; run them with `pytest my_agent`."""
 
 import asyncio
 import runpy

@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 
 def rows(split: str, count: int, seed: int) -> list[dict[str, Any]]:
-    """Sums that are too long to guess. The scorer compares the answer with `ground_truth`."""
+    """Return rows with sums that are too long to guess. The scorer compares the answer with `ground_truth`."""
     draw = random.Random(seed)
     made = []
     for index in range(count):

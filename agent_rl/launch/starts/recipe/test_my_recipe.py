@@ -1,4 +1,4 @@
-"""The rows and the tools of the recipe: `pytest my_recipe`."""
+"""Tests of the recipe's rows and tools; run them with `pytest my_recipe`."""
 
 import runpy
 from pathlib import Path

@@ -10,7 +10,7 @@ from agent_rl.trajectory import Trajectory
 
 
 def score(solution_str: str, ground_truth: str, extra_info: dict[str, Any]) -> float:
-    """1 if the last number in the answer is the right one; the `correctness` component."""
+    """Return 1 if the last number in the answer is right, otherwise 0, for the `correctness` component."""
     numbers = re.findall(r"-?\d+(?:\.\d+)?", solution_str)
     return float(bool(numbers) and float(numbers[-1]) == float(ground_truth))
 

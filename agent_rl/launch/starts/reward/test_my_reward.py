@@ -1,4 +1,4 @@
-"""The reward of hand-written trajectories: `pytest my_reward`."""
+"""Tests of the reward on hand-written trajectories; run them with `pytest my_reward`."""
 
 import asyncio
 from pathlib import Path

@@ -11,7 +11,7 @@ PRICES = {"apple": 3, "bread": 5, "cheese": 8, "milk": 2}
 
 
 class MyTool(Tool):
-    """Knows prices. An instance exists for one trajectory, so it may store that trajectory's data."""
+    """A tool that knows prices. Each trajectory has its own instance, which may store the trajectory's data."""
 
     name = "my_tool"
     description = "Returns the price of an item in dollars."
@@ -25,5 +25,5 @@ class MyTool(Tool):
         """Return the price; the arguments match the schema, because all other calls have already been rejected."""
         price = PRICES.get(arguments["item"].lower())
         if price is None:
-            raise ToolError(f"Unknown item. Known items: {', '.join(PRICES)}.")  # the policy reads it, and continues
+            raise ToolError(f"Unknown item. Known items: {', '.join(PRICES)}.")  # the policy reads this
         return f"{price} dollars"

@@ -1,4 +1,4 @@
-"""Tests the tool as the policy calls it: `pytest my_tool`."""
+"""Tests of the tool as the policy calls it; run them with `pytest my_tool`."""
 
 from pathlib import Path
 

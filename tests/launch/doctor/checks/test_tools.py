@@ -73,5 +73,5 @@ def test_an_environment_that_begins_differently_is_refused(make_case: MakeCase, 
     file.write_text(text.replace("self.is_open = number, code, False", "self.is_open = number, random.random(), False"))
     finding = only(tools.environments(make_case({"agent_rl.environments": {"lockers": str(file)}})))
     assert finding.status is Status.PROBLEM
-    assert "it differs between two calls in self.code" in finding.text
+    assert "two calls differ in self.code" in finding.text
     assert "Draw from self.random" in finding.remedy
