@@ -35,6 +35,7 @@ HOOKS = {
     "verl.trainer.ppo.v1.agent_loop_tq": "trajectory_puts:together",
     "verl.utils.config": "early_checks:early_checks",
     "verl.utils.device": "patches:old_keys",
+    "verl.utils.fs": "patches:checkpoint_folders",
     "verl.utils.torch_functional": "no_flash_attention:token_log_probs",
     "verl.utils.tracking": "sinks:tracking",
     "verl.workers.engine_workers": "updates:policy_loss",
@@ -129,6 +130,19 @@ class _Nothing(list[Any]):
         return self
 
     sum, tolist = to_padded_tensor, list.copy
+
+
+def checkpoint_folders(module: ModuleType) -> None:
+    """`verl.utils.fs`: create the folders of a checkpoint without a lock, whose file verl would leave in TMPDIR.
+
+    Several processes may create a folder at the same time without a lock.
+    """
+
+    def local_mkdir_safe(path: str) -> str:
+        os.makedirs(path, exist_ok=True)
+        return os.path.abspath(path)
+
+    module.local_mkdir_safe = local_mkdir_safe  # type: ignore[attr-defined]
 
 
 def change_command_line() -> None:

@@ -32,6 +32,20 @@ def test_tool_files_are_read_by_agent_rl_and_would_not_be_by_verl() -> None:
     assert python(LOAD, plugins="none") == "cannot"
 
 
+FOLDER = """
+import os, tempfile, verl
+tempfile.tempdir = tempfile.mkdtemp()
+from verl.utils.fs import local_mkdir_safe
+made = local_mkdir_safe(os.path.join(tempfile.tempdir, "global_step_1/actor"))
+print(os.path.isdir(made), len(os.listdir(tempfile.tempdir)))
+"""
+
+
+def test_a_checkpoints_folder_leaves_no_file_in_the_temporary_folder_and_would_by_verl() -> None:
+    assert python(FOLDER) == "True 1"
+    assert python(FOLDER, plugins="none") == "True 2"
+
+
 REFERENCE = """
 import verl
 from types import SimpleNamespace
