@@ -17,7 +17,7 @@ from agent_rl.data.arithmetic import generate, to_row
 from agent_rl.data.worlds.world import Turns, World, by_name, native_turn, react_answer, react_call
 
 SEEDS = 1_000_000
-"""Offset of the problems' seeds, so that they differ from the seeds the quickstart uses."""
+"""Offset added to the problems' seeds, so that they differ from the quickstart's seeds."""
 RECOVERY = 0.4
 """Share of malformed first turns that are followed by a correct call; the others are followed by a guess."""
 MALFORMED: Sequence[Callable[[str], str]] = (
