@@ -23,7 +23,7 @@ app = typer.Typer(rich_help_panel="look", add_completion=False)
 def compare(
     places: Annotated[
         list[str],
-        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; for one run, its first and last steps"),
+        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; one run means its first and last steps"),
     ],
     as_json: Json = False,
 ) -> None:

@@ -116,7 +116,7 @@ class Training(Checks):
 
     @each(retry_count=(FIRST, RETRY), idempotency_key=(KEY, KEY))
     async def a_retry_gets_the_same_turn(self, headers: Any) -> None:
-        """A retry (a count above 0, or an equal idempotency key) gets the first attempt's turn, trained on once."""
+        """A retry (a count above 0 or an equal idempotency key) gets the first turn, which is trained on only once."""
         client = await self.play("one", "two")
         for attempt in headers:
             await client.talk(HELLO, says="one", headers=attempt)
@@ -235,7 +235,7 @@ class Training(Checks):
         await client.trains(turn, "It is 3.", sequences=1)
 
     async def forks_and_roll_backs_train_each_token_once(self) -> None:
-        """If a turn has two continuations (one after a rollback), all three turns are trained on once."""
+        """If a turn has two continuations (one after a rollback), all these turns are trained on exactly once."""
         client = await self.play("root", "left", "right", "far right")
         root = await client.talk(HELLO)
         await client.talk(*root, user("Left?"))
@@ -260,7 +260,7 @@ class Training(Checks):
         await client.trains("one", "two", *["three"] * is_answered)
 
     async def parallel_conversations_do_not_mix(self) -> None:
-        """In simultaneous conversations of a session, such as those of sub-agents, each token is trained on once."""
+        """In simultaneous conversations in a session, such as sub-agents', each token is trained on exactly once."""
         client = await self.play()
 
         async def agent(number: int) -> None:

@@ -234,7 +234,7 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
         path("--input", nargs="+", help="Input files; a word in a file's name, such as test, sets the split")
         path("--local_dataset_path", help="A folder with train and test files, or a single file")
         add("--hub", help=f"Data set on the Hub, default: {hub.name}")
-        add("--split_by", help="Column with the split, or a column whose equal values must stay in one split")
+        add("--split_by", help="Column with the split, or a column whose equal values belong in the same split")
         text = "Share of train rows for the test split, default: %(default)s"
         add("--test_share", metavar="<float>", type=_share, default=data_set.test_share, help=text)
     else:

@@ -28,7 +28,7 @@ OF_OWN_LOOPS = {
         (f"agent_rl.{key}" for key in ("budget.max_tool_calls", "budget.max_malformed", "budget.max_repeats")),
         "Limit it in the program, or set actor_rollout_ref.rollout.multi_turn.max_assistant_turns",
     ),
-    "agent_rl.final_turn.enabled": "Ask for the last answer in the program",
+    "agent_rl.final_turn.enabled": "Make the program itself ask for a final answer",
     "agent_rl.hooks": "Change the program, or choose another agent",
 }
 """Settings that have no effect on the program of `gateway_agent`, and the remedy for each."""
@@ -213,7 +213,7 @@ def parallel(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def kl_estimate(case: RunCase) -> Errors:
-    """The KL estimators exist in verl."""
+    """The KL estimators that the configuration names exist in verl."""
     for key in KL_NAME_KEYS:
         name = str(_get(case, key, unresolved="kl"))
         if name.removesuffix("+") not in KL_NAMES:

@@ -1,8 +1,8 @@
 """The quickstart's world: the word problems of `agent_rl.data.arithmetic`, with a calculator.
 
-Every habit has its own first thought (`ignoring` its own second), so the choice of a habit is a single early decision
-that a policy gradient can move; copying the numbers afterwards is a separate skill. Rows of `react_agent` get ReAct's
-format, rows of other agents native calls.
+Every habit has its own first thought (`ignoring` has its own second thought), so the choice of a habit is a single
+early decision that a policy gradient can move; copying the numbers afterwards is a separate skill. Rows for
+`react_agent` get ReAct's format, and rows for other agents get native calls.
 """
 
 from __future__ import annotations
