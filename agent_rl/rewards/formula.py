@@ -32,7 +32,7 @@ def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, di
 
     Args:
         reward: the reward; only its built-in terms, which depend only on the trajectory, are measured.
-        turns: the turn limit; honest work makes a call in each turn but the last, as far as the budget allows.
+        turns: the turn limit; honest work makes a call in every turn except the last, as far as the budget allows.
         budget: the limits on calls and on malformed turns.
     """
     calls = turns - 1 if budget.max_tool_calls is None else min(turns - 1, budget.max_tool_calls)

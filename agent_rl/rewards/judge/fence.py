@@ -37,7 +37,7 @@ _OPENS = re.compile(
 | \](?=<\]) | \[(?=>\[)  # ]<]image[>[""",
     re.VERBOSE,
 )
-"""Matches the start of many model families' chat-template control tokens, because the judge may be any model."""
+"""Matches the start of chat-template control tokens of many model families, because any model may be the judge."""
 _CLOSES = re.compile(rf"[{_BARS}](?=[>\uff1e\]])")
 
 
