@@ -48,7 +48,7 @@ def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
 
 
 def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
-    """Return the letter in a response, in upper case, or None if the response contains no letter or two letters."""
+    """Extract the letter from a response, in upper case; None if the response contains no letter, or two letters."""
     text = after_thoughts(solution[-_MAX_TEXT:])
     marked = marked_part(text, joined=True)
     answer = unicodedata.normalize("NFKC", (marked_answer(text) or text if marked is None else marked).strip())
@@ -75,7 +75,7 @@ def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
 
 
 def counted_choice(answer: str, number: int = 0) -> str | None:
-    """Return the letter of the only choice in a text such as "the second option" or "option 2"; None for other texts.
+    """Return the letter of the only choice in text such as "the second option" or "option 2"; None for other text.
 
     Args:
         answer: a short text.
