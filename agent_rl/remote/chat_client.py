@@ -188,7 +188,7 @@ class ChatClient:
             body: the request body, sent as JSON.
             read: extracts the result from the response; it raises a LookupError, TypeError or AttributeError if the
                 result is missing, and a ValueError that describes the problem if the result is unusable.
-            missing: name of the result, used in error messages.
+            missing: name of the result, for the error message if it is missing.
 
         Raises:
             RemoteError: see `chat`.

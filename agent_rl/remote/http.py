@@ -57,7 +57,7 @@ _KEPT_ACROSS_HOSTS = {"accept", "accept-encoding", "content-length", "content-ty
 
 
 class RemoteLimits(Section):
-    """Limits of a `Remote`; a tool's config model may inherit them."""
+    """Limits on the requests of a `Remote`; a tool's config model may inherit them."""
 
     timeout_s: float = Field(default=30.0, gt=0)
     """Timeout of one attempt in seconds, from connecting to the last byte."""
@@ -122,7 +122,7 @@ class Remote:
     `max_concurrent` requests.
 
     Args:
-        base_url: prefix of relative URLs.
+        base_url: prefix for relative URLs.
         headers: sent with every request, for example `{"Authorization": f"Bearer {secret('JUDGE_API_KEY')}"}`.
         limits: see `RemoteLimits`.
         allow_hosts: names of the hosts that may receive requests, with shell wildcards (`*.wikipedia.org`). Redirects

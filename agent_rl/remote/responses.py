@@ -50,7 +50,7 @@ class Response:
     truncated: bool
     """Whether the body was longer than `max_bytes`."""
     url: str = field(repr=False)
-    """The URL that answered, after redirects; it may contain secrets."""
+    """The final URL, after redirects; it may contain secrets."""
 
     @property
     def ok(self) -> bool:

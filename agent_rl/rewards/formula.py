@@ -27,8 +27,8 @@ def formulas(reward: Reward) -> dict[str, str]:
 def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, dict[str, Payment]]:
     """Compute what each typical behavior earns, by data-source pattern.
 
-    A trajectory with the maximum number of turns is assumed to use half of the token limit, and all turns the same
-    number of tokens. A scheduled weight is shown with its final value.
+    A trajectory with the maximum number of turns is assumed to use half of the token limit; all turns are assumed to be
+    equally long. A scheduled weight is shown with its final value.
 
     Args:
         reward: the reward; only its built-in terms, which depend only on the trajectory, are measured.

@@ -83,7 +83,7 @@ def find_scorer(name: str | Mapping[str, Any], folder: Path | None = None, *, ke
     Args:
         name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`; or a mapping with a `name`
             in `SCORERS` and the scorer's options, such as `{"name": "math", "strict": True}`.
-        folder: the folder that a relative path starts at; None means the working directory.
+        folder: the folder to which a path is relative; None means the working directory.
         key: the configuration key, used in error messages.
 
     Raises:
@@ -149,5 +149,5 @@ def compute_score(
 
 
 def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
-    """Return the scorer; the built-in `code` scorer then runs its programs on the Sandbox Fusion server."""
+    """Return the scorer; if it is the built-in `code` scorer, it runs programs on the Sandbox Fusion server."""
     return local.using(server=server) if local.built_in and local.name == "code" else local

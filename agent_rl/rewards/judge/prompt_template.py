@@ -6,9 +6,9 @@ r"""`BasePromptTemplate`: the prompt of a judge model and the form of its verdic
     prompt = Helpfulness.format(desc="Judge how helpful the answer is.", query="6 * 7?", answer="42")
     Helpfulness.parse("<think>It is right.</think>\n<score>4</score>").score  # 4
 
-The fields are the verdict: `schema` explains them to the model, `parse` reads a verdict (`agent_rl.rewards.judge.reply`
-describes how) and `render` writes one, so that `parse(render(x)) == x`. Subclasses may override `format`, whose
-parameters may be any placeholders of `RewardModule.format`.
+The fields make up the verdict: `schema` explains them to the model, `parse` reads a verdict
+(`agent_rl.rewards.judge.reply` describes how) and `render` writes one, so that `parse(render(x)) == x`. Subclasses may
+override `format`, whose parameters may be any placeholders of `RewardModule.format`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST = 400
 
 
 class BasePromptTemplate(BaseModel):
-    """Base class of prompt templates; a subclass's fields are the verdict, and whitespace around strings is removed."""
+    """Base class of prompt templates; a subclass's fields make up the verdict, and their strings are stripped."""
 
     model_config = ConfigDict(str_strip_whitespace=True, allow_inf_nan=False, extra="ignore", frozen=True)
 

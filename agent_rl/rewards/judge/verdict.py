@@ -75,7 +75,7 @@ class VerdictForm:
     """One form of verdict, with its model, its JSON schema, and the instruction to the judge.
 
     Args:
-        name: name of the verdict's field next to `reason`.
+        name: name of the verdict's field, in addition to `reason`.
         kind: type of the field.
         schema: JSON schema of the field.
         example: the field's JSON in the instruction to the judge.

@@ -3,7 +3,7 @@ r"""Scores multiple-choice answers: 1.0 if the answer contains the right letter,
 The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the start of a short text: `B`, `(B)`,
 `B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters is wrong. The ground
 truth is a letter, or the index of the choice, starting at 0. If `extra_info["choices"]` lists the choices, the text of
-a choice is accepted as its letter.
+a choice is accepted instead of its letter.
 """
 
 from __future__ import annotations

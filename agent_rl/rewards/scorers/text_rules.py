@@ -3,7 +3,8 @@ r"""Scores text by the share of rules (keywords, patterns, numbers, similarity, 
     rules = TextRules(all_of=["refund"], none_of=["guarantee"], patterns=[r"\border #\d+"])
 
 Each keyword and each pattern is one rule. Rules about similarity and a target length can be followed partly. Keywords
-match whole words, unless they start or end with a symbol. A pattern that exceeds its time limit is a broken rule.
+match whole words, unless they start or end with a symbol. A pattern that exceeds its time limit counts as a broken
+rule.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def _relation(text: str, depth: int) -> Form:
 
 
 def _equation(sides: Sequence[Form], values: Sequence[ExpressionValue], text: str) -> Form:
-    """Return the form of a chain of equations: `x = 1/2 = 0.5` becomes `x = 0.5`, `x = 2y = 3z` is unchanged."""
+    """Return the form of a chain of equations: `x = 1/2 = 0.5` becomes `x = 0.5`; `x = 2y = 3z` is unchanged."""
     first, last = sides[0], sides[-1]
     if not variables(values[-1].node) or all(value.equals(values[-1]) for value in values[1:]):
         constant = not variables(values[0].node) and all(value.equals(values[-1]) for value in values)

@@ -90,9 +90,9 @@ class _Number:
 
     value: Fraction
     decimals: int | None = None
-    """Digits after the point of a plain decimal, or None for other notations (fractions, powers, scale words)."""
+    """Number of digits after a plain decimal's point, or None for other notations (fractions, powers, scale words)."""
     digits: int = 0
-    """Significant digits of a plain decimal."""
+    """Number of significant digits in a plain decimal."""
 
 
 def parse_number(text: str) -> Fraction | None:

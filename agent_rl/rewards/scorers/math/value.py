@@ -24,7 +24,7 @@ _SAME, _CANCELLED, _NOTHING = 1e-72, 1e-76, 1e-20
 _NEAR_WHOLE = 1e-12
 _POSITIVE, _NEGATIVE, _WHOLE = ((0.01, 0.2), (1.1, 1.9), (5, 9)), (-0.6, -2.6), (2, 12)
 _POINTS = (*_POSITIVE, _NEGATIVE, _WHOLE)
-"""Ranges of variables at each point. Only real values are used at the negative point, as answers often assume x > 0."""
+"""Ranges of variables' values per point. The negative point counts only real values, as answers often assume x > 0."""
 _NO_VALUE = (ArithmeticError, ValueError, RecursionError, KeyError, TypeError, NotImplementedError)
 _NAMES = "sin cos tan cot sec csc asin acos atan sinh cosh tanh ln sqrt"
 _GROWING = ("sinh", "cosh", "fact", "binom")
