@@ -80,8 +80,8 @@ OF_THE_STEP = {
     "bias_tokens": "mean response tokens of the kept trajectories minus the mean of all trajectories since the last "
     "step",
     "bias_turns": "mean turns of the kept trajectories minus the mean of all trajectories since the last step",
-    "bias_prompt_reward": "kept minus all, for the prompts' mean rewards; positive if difficult prompts are left out",
-    "bias_reward": "estimate of the same difference for the reward, with a prompt's mean for its unscored samples",
+    "bias_prompt_reward": "prompts' mean reward, kept minus all trajectories; positive if hard prompts are left out",
+    "bias_reward": "estimate of kept minus all trajectories in mean reward; unscored samples get the prompt's mean",
     "bias_reward_bound": "largest possible size of the reward difference, if the rewards of lost trajectories are "
     "within the range of rewards seen in the run",
     "skipped_updates": "updates that were skipped because no token or no group remained for training",
