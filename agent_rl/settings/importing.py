@@ -104,7 +104,7 @@ def _import(name: str, place: Place) -> ModuleType:
 
 
 def load_file(location: str, folder: Path, place: Place) -> ModuleType:
-    """Import a Python file once per process; a relative path starts at `folder` or at the working directory.
+    """Import a Python file once per process; a relative path is looked up in `folder`, then in the working directory.
 
     Raises:
         ConfigError: the file does not exist, or importing it fails.
@@ -123,7 +123,7 @@ def load_file(location: str, folder: Path, place: Place) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # set before execution, because dataclasses and pickle read it
+    sys.modules[name] = module  # registered before execution, because dataclasses and pickle look it up
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # any import failure is reported to the author of the configuration

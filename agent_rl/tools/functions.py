@@ -169,7 +169,7 @@ def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> ty
             raise InvalidValueError(problem, "Give the function only named parameters")
         if name not in hints:
             problem = f"{where}: the {name!r} parameter has no type hint"
-            raise InvalidValueError(problem, f"Write for example `{name}: str`")
+            raise InvalidValueError(problem, f"Write, for example, `{name}: str`")
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[name] = (hints[name], Field(default, description=about.get(name)))
     try:
