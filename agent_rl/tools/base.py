@@ -162,7 +162,7 @@ class TrajectoryScope:
         self._open[key] = nullcontext(), value
 
     def shared(self, key: Hashable) -> Any:
-        """Return the resource for a key that `share` has set."""
+        """Return the resource that `share` set for this key."""
         return self._open[key][1]
 
     async def close(self) -> None:
@@ -171,5 +171,5 @@ class TrajectoryScope:
             _, (manager, _) = self._open.popitem()
             try:
                 await manager.__aexit__(None, None, None)
-            except Exception:  # the trajectory is complete, and the other resources must still be closed
+            except Exception:  # not raised, because the other resources must still be closed
                 logger.exception("closing %r raised", manager)

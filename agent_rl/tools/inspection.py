@@ -29,7 +29,7 @@ def built_in() -> list[tuple[str, str, str]]:
 
 
 def signature(spec: ToolSpec) -> str:
-    """Format a tool in one line: `search(query: string, top_k?: integer)`."""
+    """Format a tool on one line: `search(query: string, top_k?: integer)`."""
     required = spec.parameters.get("required", [])
     arguments = []
     for name, schema in spec.parameters.get("properties", {}).items():

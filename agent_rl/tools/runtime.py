@@ -140,7 +140,7 @@ class ToolSession:
         while True:
             try:
                 return await within(self._default_timeout_s, self._scope.close())
-            except OutOfTime:  # the scope has dropped the hanging resource, so close the remaining ones
+            except OutOfTime:  # close the rest, because the scope has dropped the resource that hangs
                 logger.warning("a resource of the trajectory did not close within %g s", self._default_timeout_s)
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
@@ -179,7 +179,7 @@ class ToolSession:
             output = ToolOutput(f"Error: {error}")
         except (UnscoredError, FatalError):
             raise
-        except Exception as error:  # the log gets the traceback, and the policy at most one line
+        except Exception as error:  # the traceback is logged; the policy sees at most one line
             if self._on_error == "unscored":
                 raise self._unscored(call, error) from error
             logger.exception("tool %r raised", call.name)

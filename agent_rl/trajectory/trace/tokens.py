@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from typing_extensions import TypedDict  # pydantic supports typing.TypedDict only from Python 3.12 on
+from typing_extensions import TypedDict  # before Python 3.12, pydantic does not support typing.TypedDict
 
 from agent_rl.work.parts import append_lines, parts, sibling, whole_lines
 
@@ -137,10 +137,10 @@ def pack(values: Sequence[float]) -> str:
 
 
 def unpack(text: str) -> list[float]:
-    """Unpack the numbers in a text that `pack` returned.
+    """Unpack the numbers from text that `pack` returned.
 
     Raises:
-        ValueError: `pack` did not return this text.
+        ValueError: the text did not come from `pack`.
     """
     return _numbers("f", _bytes(text))
 
@@ -186,7 +186,7 @@ def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
 
 
 def _text(data: bytes) -> str:
-    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the default memory takes as long as packing a record
+    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the memory of the default level takes as long as packing
     return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 

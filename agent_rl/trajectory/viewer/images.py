@@ -74,7 +74,7 @@ def _opened(file: Path) -> Iterator[Any]:
         raise ValueError("pillow is not installed: install agent-rl[service]") from error
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the code below checks the size
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the size is checked below
             image = Image.open(file, formats=tuple(TYPES))
     except Image.DecompressionBombError as error:
         raise ValueError("the image has too many pixels") from error
