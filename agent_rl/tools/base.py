@@ -76,7 +76,7 @@ class Tool(ABC):
     timeout_s: ClassVar[float | None] = None
     """Maximum duration of one call in seconds; None means the run's default."""
     max_concurrency: ClassVar[int | None] = None
-    """Maximum number of concurrent calls in one worker process, unless the entry sets it; None means no limit."""
+    """Maximum number of concurrent calls in one worker process, unless its entry sets one; None means no limit."""
     idempotent: ClassVar[bool] = False
     """Whether sending a call twice has the same effect as sending it once. Only an idempotent tool is retried after an
     infrastructure failure."""
@@ -134,7 +134,7 @@ class Tool(ABC):
 
 
 class TrajectoryScope:
-    """Resources that several tools of one trajectory share, such as a connection, each under a key.
+    """Resources, such as a connection, that several tools of one trajectory share, each under a key.
 
     A resource is opened at its first use, and closed once when the trajectory ends, in the reverse order of opening.
     Different tasks may open and close a resource; a context manager that does not allow this needs a separate task.

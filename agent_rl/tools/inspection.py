@@ -62,7 +62,7 @@ def call(
 
 
 def expand(specs: Sequence[ToolSpec]) -> str:
-    """Return a tool file with every field filled in, which depends on neither a server nor the defaults of classes."""
+    """Return a tool file with every field filled in, so that it needs neither a server nor the defaults of classes."""
     return dump_tools({"tools": [_entry(spec) for spec in specs]})
 
 

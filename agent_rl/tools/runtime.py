@@ -223,7 +223,7 @@ class ToolSession:
 
 
 def _create_kwargs(tools_kwargs: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a tool's `create_kwargs`; for rows without them, a parquet file may contain None at either level."""
+    """Return a tool's `create_kwargs`; in a row from a parquet file, they or the mapping around them may be None."""
     kwargs = tools_kwargs.get(name) or {}
     create_kwargs = kwargs.get("create_kwargs") if isinstance(kwargs, Mapping) else kwargs
     if create_kwargs is not None and not isinstance(create_kwargs, Mapping):

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class Slot:
-    """A tool's spec and, after the first call, the tool's instance.
+    """A tool's spec and, from the first call on, the tool's instance.
 
     Args:
         spec: the configured tool.

@@ -65,7 +65,7 @@ class SftChoice:
         return [trajectory for trajectory in candidates if id(trajectory) in selected]
 
     def _refusal(self, trajectory: Trajectory) -> str | None:
-        """Return the reason why a trajectory is dropped, regardless of other trajectories, or None."""
+        """Return the reason for dropping a trajectory, regardless of other trajectories, or None if it may be kept."""
         split = split_of(trajectory)
         if self.split is not None and (trajectory.id not in self.trained if split is None else split != self.split):
             return f"not in the split {self.split}"

@@ -51,7 +51,7 @@ class Tokens(TypedDict):
 
 
 def sampled_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the start and the end of each run of sampled tokens, each of which is a turn, or the notes of a fold."""
+    """Return the start and the end of each run of sampled tokens; a run is a turn, or the notes of a fold."""
     import numpy as np
 
     edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(mask) != 0, [0]]))).tolist()
