@@ -41,7 +41,7 @@ _OUTAGES = {
     ("urllib3", "HTTPError"),
     ("websockets", "ConnectionClosed"),
 }
-"""Packages and classes of connection errors and timeouts that do not derive from Python's built-in exceptions."""
+"""Packages and classes of connection errors and timeouts that derive from neither ConnectionError nor TimeoutError."""
 
 
 class UserCodeError(FatalError):

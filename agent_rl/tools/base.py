@@ -76,7 +76,7 @@ class Tool(ABC):
     timeout_s: ClassVar[float | None] = None
     """Maximum duration of one call in seconds; None means the run's default."""
     max_concurrency: ClassVar[int | None] = None
-    """Maximum number of concurrent calls in one worker process, unless its entry sets one; None means no limit."""
+    """Maximum number of concurrent calls in one worker process; None means no limit. The tool's entry overrides it."""
     idempotent: ClassVar[bool] = False
     """Whether sending a call twice has the same effect as sending it once. Only an idempotent tool is retried after an
     infrastructure failure."""

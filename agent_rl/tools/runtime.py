@@ -3,9 +3,9 @@
 Every call gets an answer that the policy can use, even if the call was wrong. `run` raises only `UnscoredError`, for an
 outage or a bug in the tool, and `FatalError`; in both cases, the turn's other calls are cancelled.
 
-First, the arguments of a call are checked, in a thread with a time limit if the check takes long. If the tool uses a
+First, the arguments of a call are checked; a slow check moves to a thread with a time limit. If the tool uses a
 cache, the result of an equal call is taken from the cache. If the tool limits concurrency, the call waits in a queue.
-Only then does the call's time limit start to count. The call runs, with retries if the tool allows them, and the result
+Only then does the call's time limit start. The call runs, with retries if the tool allows them, and the result
 is cut to the limit.
 
 A plain `def` call that exceeds its time limit is abandoned, because a thread cannot be stopped. The daemon thread of an

@@ -19,13 +19,13 @@
               response: {select: data.items, max_items: 5}
               idempotent: true
 
-`places` sets where an argument is sent: path, query, header, body (one key of a JSON object) or whole_body, and under
-which name, if the name differs. By default, an argument is sent in the path if the path contains it, in the query for
+`places` sets where an argument is sent: path, query, header, body (one key of a JSON object) or whole_body, and its
+name there, if it differs. By default, an argument is sent in the path if the path contains it, in the query for
 GET and DELETE, and otherwise in the body. `idempotent` (by default true for GET, HEAD and OPTIONS) means that a call
 may be sent twice; `reusable: true` means that the response never changes, so a repeated call gets the earlier result.
 
 The policy reads a 4xx as an error; a 429, a 5xx and connection problems leave the trajectory unscored after the last
-attempt, and so does a 401 if the entry sets `auth`. Responses from allowed hosts are not checked for harmful content.
+attempt, as does a 401 if the entry sets `auth`. Responses from allowed hosts are not checked for harmful content.
 """
 
 from __future__ import annotations

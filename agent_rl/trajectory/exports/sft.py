@@ -30,7 +30,7 @@ class SftChoice:
     Attributes:
         min_reward: minimum reward; None means any score.
         split: the split of the row; None means any split.
-        trained: ids of the trajectories that were trained on; those without a split are selected only if listed here.
+        trained: ids of the trajectories that were trained on; if a split is set, trajectories without one must be here.
         per_prompt: maximum number of best trajectories per prompt in the whole trace; None means no limit.
         left_out: number of dropped trajectories by reason.
     """

@@ -54,7 +54,7 @@ def image_names(trajectory: Trajectory) -> list[str]:
 
 
 def has_images(trajectory: Trajectory) -> bool:
-    """Whether a trajectory has images that are not stored in files yet."""
+    """Whether a trajectory has images that have not been stored in files yet."""
     return any(not isinstance(image, str) for holder in _holders(trajectory) for image in holder.images)
 
 

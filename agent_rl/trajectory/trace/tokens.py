@@ -1,7 +1,7 @@
 """Reads and writes `trace.tokens.jsonl` next to a trace: the token ids, masks and log-probs used in training.
 
 A line is `{"id": ..., "size": ..., "data": ...}`. `id` is the trajectory's id. `size` is the number of bytes after the
-comma that follows it, which a reader uses to recognize an incomplete line. `data` is a line of JSON followed by binary
+comma that follows it, so that a reader recognizes an incomplete line. `data` is a line of JSON followed by binary
 numbers, compressed by zlib and encoded as base64. The JSON contains the messages, the tools, and for each sequence the
 numbers of prompt and response tokens, whether it has log-probs, and the number of images. The numbers are the ids of
 all sequences (prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as

@@ -1,7 +1,7 @@
 """Finds and checks the images of a trajectory, which a page requests by number.
 
 Only files in the image folder next to the trace are shown, and only if Pillow reads them as PNG, JPEG, GIF or WebP and
-they are not huge. The media type depends on the content, not on the name. SVG and URLs on other hosts are never shown.
+they are not huge. The media type depends on the content, not on the name. SVG and images at URLs are never shown.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class TraceIndex:
         return self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])
 
     def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
-        """Return the correctness of each prompt's samples in a step, for trajectories with these facets."""
+        """Return the correctness of the samples in a step that match the facets, in one list per prompt."""
         where, values = Query({**facets, "step": str(step)}).condition()
         scored = f"{where} AND correctness IS NOT NULL"
         sql = f"SELECT prompt_key, correctness FROM trajectories t {scored} ORDER BY prompt_key"
@@ -169,7 +169,7 @@ class TraceIndex:
         return [[row["correctness"] for row in group] for _, group in groups]
 
     def ends(self, file: str) -> tuple[int | None, int | None]:
-        """Return the first and last validation step of a file, or its first and last step if it has fewer than two."""
+        """Return a file's first and last validation step, or its first and last step if it has fewer than two of these."""
         sql = "SELECT DISTINCT step FROM trajectories WHERE file = ? AND step IS NOT NULL {} ORDER BY step"
         held_out, all_steps = (
             [row["step"] for row in self._rows(sql.format(where), [file])] for where in ("AND split = 'test'", "")

@@ -18,7 +18,7 @@ from agent_rl.trajectory.viewer.index import TraceIndex
 
 
 def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a reward's parts, whether the trace contains weights, and whether the parts add up to the total.
+    """Return a reward's parts, whether the trace contains their weights, and whether they add up to the total.
 
     A part has `name`, `value`, `weight`, its contribution `gives` (weight times value), and the `verdicts` of judges;
     a value is None if it was not measured or is not in the trace.
