@@ -187,7 +187,7 @@ def defined_at(code: Any) -> str:
     """Return `file:line` of the definition of a function or a class."""
     try:
         return f"{inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]}"
-    except (OSError, TypeError):  # there is no source file, as for code that is compiled or defined at run time
+    except (OSError, TypeError):  # code without a source file is compiled, or defined at run time
         return f"{getattr(code, '__module__', None)}.{getattr(code, '__qualname__', code)}"
 
 
@@ -195,7 +195,7 @@ def is_users(code: Any) -> bool:
     """Whether a function or class is the user's own, that is, neither installed nor part of agent_rl."""
     try:
         return not str(inspect.getsourcefile(inspect.unwrap(code))).startswith(_NOT_THE_USERS)
-    except TypeError:  # there is no source file, as for code that is compiled or defined at run time
+    except TypeError:  # code without a source file is compiled, or defined at run time
         return not str(getattr(code, "__module__", "")).startswith(("agent_rl.", "builtins"))
 
 
