@@ -117,7 +117,7 @@ def sizes(case: RunCase) -> Errors:
         value, is_optional = _get(case, key, unresolved=1), key in OPTIONAL_SIZES
         if (type(value) is not int or value < 1) and not (value is None and is_optional):
             text = "null" if value is None else repr(value)
-            remedy = f"Write for example {key}=1{', or null for no separate limit' if is_optional else ''}"
+            remedy = f"Write, for example, {key}=1{', or null for no separate limit' if is_optional else ''}"
             yield ConfigError(key, f"expected a whole number of 1 or more, got {text}", remedy)
 
 
@@ -239,7 +239,7 @@ def wrong_types(case: RunCase, defaults: Mapping[str, Any]) -> Errors:
         if not fits and not (isinstance(default, bool) and value in (0, 1)):
             kind = "true or false" if isinstance(default, bool) else "a number"
             example = str(default).lower() if isinstance(default, bool) else default
-            yield ConfigError(key, f"expected {kind}, got {value!r}", f"Write for example {key}={example}")
+            yield ConfigError(key, f"expected {kind}, got {value!r}", f"Write, for example, {key}={example}")
 
 
 def _get(case: RunCase, key: str, unresolved: Any = None) -> Any:

@@ -70,7 +70,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "tool_without_types": (
         "code: int", "code",
-        (f"open (FILE:{OPEN}): the 'code' parameter has no type hint", "Write for example `code: str`")
+        (f"open (FILE:{OPEN}): the 'code' parameter has no type hint", "Write, for example, `code: str`")
     ),
     "type_without_schema": (
         "code: int", "code: asyncio.Lock",
