@@ -49,9 +49,9 @@ def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, smal
 
     `cosine` and `length` compare the mean gradient with the exact gradient: the worst cosine and the range of lengths
     over the processes for which the objective is declared. `large_cosine` is the worst cosine in the largest batch.
-    `variance` is the per-sample variance of the gradient estimate, divided by its squared length, relative to that of
-    the estimator `rloo` (geometric mean over the processes). None means that a figure was not computed. `processes`
-    contains the figures for each process; for an estimator in `WHITENED`, their cosine is that of the largest batch.
+    `variance` is the per-sample variance of the gradient estimate, divided by its squared length, as a multiple of the
+    same figure for `rloo` (geometric mean over the processes). None means that a figure was not computed. `processes`
+    contains the figures for each process; for an estimator in `WHITENED`, each cosine is that of the largest batch.
     """
     processes = [process for process in PROCESSES if process.is_small or not small]
     return summarize(name, method, [certify_process(world(process), method, sizes) for process in processes])
