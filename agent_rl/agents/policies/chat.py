@@ -63,7 +63,7 @@ class ChatPolicy(Policy):
         return ChatPolicy(self._endpoint, self._usage, self._seed)
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
-        """Store the prompt, which the first request sends; a second call starts a new conversation."""
+        """Store the prompt, which the first request sends; calling this method again starts a new conversation."""
         self.messages, self._tools = [*map(_sendable, messages)], list(tools)
         self.earlier_tokens.append(self._grown)
         self._first = self._grown = self._pending = 0
@@ -179,7 +179,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
-    """Return the endpoint's tool calls, or None if there is no call, or if a call cannot be read."""
+    """Return the endpoint's tool calls; None means that there are none, or that one of them cannot be read."""
     try:
         functions = [(call, call["function"]) for call in raw]
         return [
@@ -191,7 +191,7 @@ def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
 
 
 def _as_text(call: Any) -> str:
-    """Return a call as models of the Hermes family write it."""
+    """Return a tool call in the syntax that Hermes models use."""
     function = call.get("function") if isinstance(call, dict) else None
     name, arguments = (function.get("name"), function.get("arguments")) if isinstance(function, dict) else ("", call)
     return f'<tool_call>\n{{"name": {json.dumps(name)}, "arguments": {arguments}}}\n</tool_call>'

@@ -32,7 +32,7 @@ from agent_rl.trajectory import ToolCall
 Messages = Sequence[Mapping[str, Any]]
 
 NO_SYNTAX = "it writes no calls, or writes them in an unknown syntax"
-"""The reason why native calls do not work with a template."""
+"""Why native tool calls do not work with a template, for error messages."""
 MOST = 256
 """Maximum number of entries in the cache, which is emptied when it is full."""
 
@@ -90,7 +90,7 @@ class ChatTemplate:
 
     @cached_property
     def syntax(self) -> str | None:
-        """The name (in `SYNTAXES`) of the syntax in which the template writes calls or `with_tools` requests calls.
+        """The name, in `SYNTAXES`, of the syntax in which the template writes calls, or `with_tools` requests them.
 
         None means that the template shows tools, but does not write calls in a known syntax.
         """
@@ -334,13 +334,13 @@ _templates: dict[tuple[int, str, str], ChatTemplate] = {}
 
 
 def template_of(tokenizer: Any, options: Mapping[str, Any] | None = None) -> ChatTemplate:
-    """Return a tokenizer's template; all conversations of a process share the template and its cache."""
+    """Return a tokenizer's template; all conversations in a process share the template and its cache."""
     key = (id(tokenizer), str(tokenizer.chat_template), repr(options or {}))
     return _templates.get(key) or _templates.setdefault(key, ChatTemplate(tokenizer, options))
 
 
 def with_syntax(limits: EpisodeLimits, tokenizer: Any, options: Mapping[str, Any] | None = None) -> EpisodeLimits:
-    """Return the limits; `multi_turn.format=auto` is replaced by the syntax that the chat template writes.
+    """Return the limits, with `multi_turn.format=auto` replaced by the syntax that the chat template writes.
 
     Raises:
         ConfigError: the template does not write calls in a known syntax.

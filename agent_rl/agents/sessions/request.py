@@ -18,10 +18,10 @@ SAMPLING: Mapping[str, Any] = {
     "temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0,
     "presence_penalty": 0.0, "logit_bias": {},
 }  # fmt: skip
-"""Sampling parameters that a request may set without effect, with neutral values; the run's parameters apply."""
+"""Sampling parameters that are ignored in requests, and the values that apply if the run does not set them."""
 
 ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
-"""Roles of the APIs, and their names in chat templates."""
+"""For each role in the APIs, the name of the role in chat templates."""
 
 WRITTEN_CALLS = "Calling tools:\n"
 """The text before the Python list of calls that smolagents appends to the turns that it sends back."""
@@ -53,7 +53,7 @@ class TurnRequest:
         max_tokens: maximum number of sampled tokens; None means all tokens that the episode has left.
         stop: strings that end the turn.
         forced: whether the client demands a call, which cannot be enforced.
-        sampling: the sampling parameters that the client sets; the run's parameters apply instead.
+        sampling: the sampling parameters that the client sets, which are ignored; the run's parameters apply.
         continues: id of the reply whose conversation precedes the messages; empty means that no reply precedes them.
         instructions: the number of leading messages that a later request does not inherit when it continues the reply.
 
