@@ -70,7 +70,7 @@ class Server:
 
         Args:
             key: the session's key; None means that the method is a function of the family.
-            method: `open` for a new session, or a method of the session or the family.
+            method: `open` for a new session, or the name of a method of the session or the family.
             arguments: the arguments of the method.
             ended: keys of the sessions that are no longer needed.
         """

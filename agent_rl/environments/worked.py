@@ -1,7 +1,7 @@
 """Creates the cold start of an environment from episodes of the expert `solve` and spoiled copies of these episodes.
 
-Episodes of the expert alone would leave nothing to learn. With spoiled copies, success begins at about 0.4, and
-reinforcement learning finds that acting like the expert earns a higher reward.
+Episodes of the expert alone would leave nothing to learn. With spoiled copies, about 0.4 of the first episodes succeed,
+and reinforcement learning finds that acting like the expert earns a higher reward.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _recorded_say(steps: list[ExpertTurn]) -> Callable[..., Any]:
 
 
 def worked_world(names: Mapping[str, str]) -> World:
-    """Return the world whose habits follow the experts of environments, exactly or with spoiled steps.
+    """Return the world whose habits repeat the experts' episodes, either exactly or with spoiled steps.
 
     Args:
         names: the `agent_rl.environments` section.
@@ -297,7 +297,7 @@ _HABITS: dict[str, tuple[str, Callable[[_Episode, Sequence[_Episode], random.Ran
     "at_once": ("No need.", lambda solved, others, rng: solved[-1:]),
     "random": ("Try it.", _at_random),
 }
-"""Each habit's thought, and the function that turns the expert's episode into the habit's episode."""
+"""For each habit, its thought, and the function that turns an expert's episode into an episode of the habit."""
 
 
 def _written(episode: _Episode, thought: str, agent: str) -> Turns:
