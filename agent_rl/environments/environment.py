@@ -57,7 +57,7 @@ class Environment:
         return None
 
     def step(self, message: str) -> str | None:
-        """Answer a turn without a call, in the role of the world; None ends the episode.
+        """Answer a turn without a call, as the world would; returning None ends the episode.
 
         If a class does not define `step`, the first turn without a call ends the episode.
         """
@@ -84,7 +84,7 @@ class Environment:
         raise NotImplementedError
 
     def say(self, message: str) -> str | None:
-        """Send a message to the world from `solve`; return the answer of `step`."""
+        """Send a message from `solve` to the world; return the answer that `step` gives."""
         self.answer = message
         return self.step(message)
 

@@ -1,4 +1,4 @@
-"""`EnvironmentType`: a loaded environment with its methods as tools; `environment_rows` returns the rows."""
+"""`EnvironmentType`: a loaded environment, whose methods are tools; `environment_rows` returns its rows."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def _functions(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def blocking_calls(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
-    """Yield the problem and remedy of each call that would block the event loop or needs the main thread."""
+    """Yield the problem and the remedy for each call that would block the event loop or cannot work in a run."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError):

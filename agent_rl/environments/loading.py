@@ -68,12 +68,12 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
 def open_environment(
     names: Mapping[str, str], row: Mapping[str, Any], limit_s: float, trajectory: Trajectory
 ) -> EnvironmentSession | None:
-    """Return a session of the row's environment, or None for a row without an environment.
+    """Return a session for the row's environment, or None if the row has no environment.
 
     Args:
         names: the `agent_rl.environments` section.
         row: the row's columns.
-        limit_s: time limit of one method call in seconds.
+        limit_s: time limit for one method call in seconds.
         trajectory: the row's trajectory.
 
     Raises:

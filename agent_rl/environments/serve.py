@@ -28,7 +28,7 @@ class CallError(Exception):
 
 
 def of_split(values: Iterable[Value], split: str) -> list[Value]:
-    """Return the values of a split; every fourth value is held out."""
+    """Return the values that belong to a split; every fourth value belongs to `test`."""
     return [value for number, value in enumerate(values) if (number % 4 == 3) == (split == "test")]
 
 

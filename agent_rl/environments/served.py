@@ -55,7 +55,7 @@ class Process:
         Raises:
             LookupError: the process does not have the session.
             ValueError: the family rejected the arguments.
-            ToolError: a call failed in a way that the policy may read.
+            ToolError: a call failed with an error that the policy may read.
             UnscoredError: the process did not answer.
             RuntimeError: the family raised any other exception; the error names the line.
         """

@@ -115,7 +115,7 @@ class EnvironmentSession:
             return output
 
     async def step(self, message: str) -> tuple[str | None, float | None]:
-        """Answer a turn without a call; return the world's text (None at the end) and the reward of the turn."""
+        """Answer a turn without a call; return the world's text (None at the end) and the turn's reward."""
         self.instance.answer = message
         if self.done or not self.kind.has("step"):
             return None, None

@@ -265,7 +265,7 @@ def _without_one(solved: _Episode, others: Sequence[_Episode], rng: random.Rando
 
 
 def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: random.Random) -> _Episode:
-    """Return the episode with an argument that the expert used in another row."""
+    """Return the episode with one argument replaced by an argument that the expert used in another row."""
     places = [number for number, step in enumerate(solved) if step.arguments]
     if not places:
         return solved
@@ -281,7 +281,7 @@ def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: rand
 
 
 def _at_random(solved: _Episode, others: Sequence[_Episode], rng: random.Random) -> _Episode:
-    """Return a random number of the expert's steps in random order, with random digits, and the answer."""
+    """Return randomly drawn steps of the expert, with random digits, followed by the expert's answer."""
     steps: list[ExpertTurn] = []
     while len(solved) > 1 and rng.random() < 0.7:
         step = rng.choice(solved[:-1])

@@ -55,7 +55,7 @@ class RewardModule:
         self.enable_thinking = enable_thinking
 
     def set_chat_thinking(self, on: bool) -> None:
-        """Set whether the chat template asks the model to think; if so, the prompts do not ask as well.
+        """Set whether the chat template asks the model to think; if it does, the prompts do not.
 
         Raises:
             ConfigError: both the chat template and `enable_thinking` ask for thoughts.

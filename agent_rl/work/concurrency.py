@@ -208,7 +208,7 @@ class OneThread:
 
 
 def _work(function: Callable[..., T], *arguments: Any) -> tuple[Callable[[], None], futures.Future[T]]:
-    """Return a function that never raises an exception, and the future of its result."""
+    """Wrap a function so that it never raises an exception; return the wrapper and the future of the result."""
     future: futures.Future[T] = futures.Future()
     future.set_running_or_notify_cancel()  # so that canceling the wait does not cancel the function
     context = contextvars.copy_context()

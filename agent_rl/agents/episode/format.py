@@ -114,7 +114,7 @@ class Format(ABC):
 
 
 class TextFormat(Format):
-    """A format whose instructions are in the system message; one message shows all results of a turn.
+    """A format that puts its instructions in the system message, and all results of a turn in one message.
 
     Args:
         instructions: system text; None means the default text, and "" means no text.

@@ -51,7 +51,7 @@ class Policy(ABC):
     sampling: Mapping[str, Any] = {}
     """The sampling parameters of every request."""
     reserve: int = 0
-    """Number of tokens to keep free at the end of the budget, which neither `generate` nor `extend` uses."""
+    """Number of tokens at the end of the budget that neither `generate` nor `extend` may use."""
 
     @property
     def longest_tokens(self) -> int:
@@ -97,7 +97,7 @@ class Policy(ABC):
         raise NotImplementedError(f"{type(self).__name__} supports only one conversation")
 
     def count_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] | None = None) -> int:
-        """Estimate from the number of characters how many tokens precede the turn that answers these messages.
+        """Estimate, from the number of characters, how many tokens precede the turn that answers these messages.
 
         Args:
             messages: the prompt of a new conversation, or further messages of this conversation.

@@ -226,7 +226,7 @@ class ChatTemplate:
 
     @cached_property
     def _followings(self) -> list[Following]:
-        """The continuations after a turn, once answered by a user and once by a tool, if the template renders them."""
+        """The continuations that the template renders after a turn, of the two for a user's and for a tool's answer."""
         followings = []
         for message in (USER, RESULT):
             with contextlib.suppress(Exception):  # a template may raise anything
@@ -307,7 +307,7 @@ class ChatTemplate:
 
     @cached_property
     def _no_tools(self) -> list[Any] | None:
-        """The value that means "no tools" to the template; a template that requires tools may need an empty list."""
+        """The value that means "no tools" to the template; a template that fails with None may need an empty list."""
         self.__dict__["_no_tools"] = None
         if self._try([USER]) is not None:
             return None

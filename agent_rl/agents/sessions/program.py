@@ -215,7 +215,7 @@ _workers: dict[tuple[str, str], FunctionWorker] = {}
 
 
 def function_worker(settings: GatewaySettings) -> FunctionWorker:
-    """Return this process's worker for the configured function, after starting the worker at the first use.
+    """Return this process's worker for the configured function; the first call starts the worker.
 
     Raises:
         ConfigError: the interpreter does not exist or cannot import the function.

@@ -1,4 +1,4 @@
-"""The HTTP server of a process's sessions, with OpenAI's and Anthropic's routes; a request's key selects a session."""
+"""Serves the sessions of a process over HTTP, with OpenAI's and Anthropic's routes; the API key selects a session."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ _gateways: PerLoop[Gateway] = PerLoop(Gateway)
 
 
 def gateway(host: str = "127.0.0.1") -> Gateway:
-    """Return the gateway of this process and event loop, which the first use starts on this host."""
+    """Return the gateway of this process and event loop; the first call starts it on this host."""
     server = _gateways.get()
     server.start(host)
     return server

@@ -1,4 +1,4 @@
-"""`Session`: the conversations of one episode with the policy, with exact tokens.
+"""`Session`: answers one episode's requests to the policy, and keeps the exact tokens of its conversations.
 
 Requests form a tree of messages. A request that continues a conversation appends to its tokens; any other request, such
 as one with a rewritten history, starts a new conversation and a new training sequence. Each sampled token belongs to

@@ -49,7 +49,7 @@ class EnvironmentUser(User):
         return Reply(text or "", done=text is None, reward=reward)
 
     async def score(self, trajectory: Trajectory) -> float | None:
-        """Return the environment's reward; named parts are stored in `Trajectory.rewards` instead."""
+        """Return the reward; if it has named parts, store them in `Trajectory.rewards`, and return None."""
         reward = await self._session.reward()
         if isinstance(reward, dict):
             trajectory.rewards = reward
