@@ -57,17 +57,17 @@ class FoldingPolicy(Policy):
 
     @property
     def prompt_tokens(self) -> int:  # type: ignore[override]
-        """Prompt tokens of the first conversation."""
+        """Number of prompt tokens in the first conversation."""
         return self._inner.prompt_tokens
 
     @property
     def response_tokens(self) -> int:  # type: ignore[override]
-        """Response tokens of all conversations."""
+        """Number of response tokens in all conversations."""
         return self._inner.response_tokens
 
     @property
     def longest_tokens(self) -> int:
-        """Response tokens of the longest conversation."""
+        """Number of response tokens in the longest conversation."""
         return self._inner.longest_tokens
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:

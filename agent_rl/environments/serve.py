@@ -71,8 +71,8 @@ class Server:
         Args:
             key: the session's key; None means that the method is a function of the family.
             method: `open` for a new session, or the name of a method of the session or the family.
-            arguments: the arguments of the method.
-            ended: keys of the sessions that are no longer needed.
+            arguments: the arguments for the method.
+            ended: keys of sessions that are no longer needed.
         """
         if self._problem:
             return self._problem

@@ -27,7 +27,7 @@ WrapPolicy: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits, Policy], Polic
 
 @dataclass(frozen=True)
 class Agent:
-    """Describes one kind of agent by functions, which are called for every episode, and pickled by value for Ray.
+    """Describes one kind of agent by functions, which are called in every episode, and sent to Ray's workers by value.
 
     Every function gets the `agent_rl` section as `settings`, and may raise ConfigError for settings that it cannot use.
     """

@@ -72,7 +72,7 @@ class EpisodeLoop(ABC):
         """Return the format of this agent's turns."""
 
     def budget(self) -> EpisodeBudget:
-        """Return the limits of an episode."""
+        """Return the limits for an episode."""
         return make_budget(self.settings, self.limits)
 
     def hooks(self) -> Hooks | None:

@@ -49,7 +49,7 @@ class Policy(ABC):
     most: int | None = None
     """Maximum number of tokens to sample in the next turn; None means that only the token limit applies."""
     sampling: Mapping[str, Any] = {}
-    """The sampling parameters of every request."""
+    """The sampling parameters for every request."""
     reserve: int = 0
     """Number of tokens at the end of the budget that neither `generate` nor `extend` may use."""
 

@@ -30,7 +30,7 @@ class ChatEndpoint(PolicySource):
     """A model behind an OpenAI-compatible endpoint.
 
     Args:
-        client: the client of the model's server.
+        client: the client for the model's server.
         sampling: the sampling parameters.
     """
 
@@ -52,11 +52,11 @@ class ChatPolicy(Policy):
         self._endpoint, self._usage, self._seed = endpoint, usage, seed
         self.sampling = endpoint.sampling.model_dump(exclude_none=True) | endpoint.sampling.body
         self._tools: list[dict[str, Any]] = []
-        self._first = 0  # tokens of the conversation's prompt; 0 before its first answer
-        self._grown = 0  # tokens of the conversation after the prompt
+        self._first = 0  # number of prompt tokens; 0 before the first answer
+        self._grown = 0  # number of tokens after the prompt
         self.earlier_tokens: list[int] = []
-        self._pending = 0  # estimated tokens appended since the last answer
-        self._per_character = 0.0  # mean tokens per character in the conversation so far
+        self._pending = 0  # estimated number of tokens appended since the last answer
+        self._per_character = 0.0  # mean number of tokens per character so far
 
     def sibling(self, *, is_trained: bool = True) -> ChatPolicy:
         """Return a fresh conversation with the endpoint."""

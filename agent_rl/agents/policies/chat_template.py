@@ -226,7 +226,7 @@ class ChatTemplate:
 
     @cached_property
     def _followings(self) -> list[Following]:
-        """The continuations that the template renders after a turn, of the two for a user's and for a tool's answer."""
+        """The continuations for a user's and for a tool's answer to a turn, except any that cannot be rendered."""
         followings = []
         for message in (USER, RESULT):
             with contextlib.suppress(Exception):  # a template may raise anything

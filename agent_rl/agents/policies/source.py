@@ -49,7 +49,7 @@ class PolicySource(ABC):
     """A model that serves many episodes concurrently; use the object as an async context manager."""
 
     client: ChatClient | None = None
-    """The client of the server, or None if there is no server."""
+    """The client for the model's server, or None if there is no server."""
 
     async def __aenter__(self) -> Self:
         if self.client is not None:

@@ -61,7 +61,7 @@ class TokenPolicy(Policy):
         server: verl's token server, or an object with the same `generate`.
         builder: an object with the interface of verl's `ContinuousTokenBuilder`.
         tokenizer: the model's tokenizer.
-        sampling_params: the parameters of every request.
+        sampling_params: the sampling parameters for every request.
         prompt_length: maximum number of tokens in the prompt.
         response_length: maximum number of tokens in a training sequence's response.
         engine_stops: whether the engine supports stop strings.
@@ -115,7 +115,7 @@ class TokenPolicy(Policy):
         self._earlier: list[TrainingSequence] = []
         self.earlier_tokens: list[int] = []
         self.images: list[Any] = []
-        self._answered_images = 0  # images before the last sampled token
+        self._answered_images = 0  # number of images before the last sampled token
         self._last_turn = 0  # where the last turn starts in the mask
         self.prompt_tokens = 0
         self._start([])

@@ -68,7 +68,7 @@ def address_for(url: str | None) -> str:
 
 
 async def run_program(settings: GatewaySettings, row: Mapping[str, Any], base_url: str, key: str) -> ProgramEnd:
-    """Run the program of a row until it ends, for at most `timeout_s` seconds.
+    """Run the user's program for a row until it ends, for at most `timeout_s` seconds.
 
     Args:
         settings: the `agent_rl.gateway` section.
@@ -154,7 +154,7 @@ class FunctionWorker:
     Args:
         python: the interpreter.
         function: `path/to/file.py:name` or `package.module.name`.
-        environment: environment variables of the process.
+        environment: environment variables for the process.
         limit_s: time limit for the import in seconds.
 
     Raises:

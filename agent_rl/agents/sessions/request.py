@@ -49,7 +49,7 @@ class TurnRequest:
         messages: the whole conversation in the form of chat completions, with the roles of chat templates; arguments of
             calls are objects. With `continues`, the list has only the messages after the earlier reply.
         tools: function schemas, `{"type": "function", "function": {...}}`; empty if the turn may not call tools.
-        model: the name of the model in the request.
+        model: the model's name in the request.
         max_tokens: maximum number of sampled tokens; None means all tokens that the episode has left.
         stop: strings that end the turn.
         forced: whether the client demands a call, which cannot be enforced.
@@ -87,8 +87,8 @@ class TurnReply:
         thoughts: the text of the turn's thoughts.
         calls: the calls, each with an id.
         finish: why the turn ended.
-        prompt_tokens: tokens before the turn.
-        completion_tokens: sampled tokens.
+        prompt_tokens: number of tokens before the turn.
+        completion_tokens: number of sampled tokens.
         stop: the requested stop string that ended the turn, or None.
         is_fetched: whether a client has received the turn; other turns are not trained on.
     """

@@ -30,7 +30,7 @@ def start() -> None:
 
 
 def describe(identifier: str) -> dict[str, Any]:
-    """Return the functions of the classes, as BFCL describes them to models."""
+    """Return the classes' functions, as BFCL describes them to models."""
     tasks = _tasks(identifier)
     return {"system": SYSTEM, "tools": _tools(next(iter(tasks.values()))), "methods": ["step", "solve"]}
 

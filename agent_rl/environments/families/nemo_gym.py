@@ -43,7 +43,7 @@ def start() -> None:
 
 
 def describe(identifier: str) -> dict[str, Any]:
-    """Return the tools of the examples."""
+    """Return the tools that occur in the examples."""
     tools: dict[str, Any] = {}
     for example in _examples(identifier):
         for tool in example["responses_create_params"].get("tools") or ():
@@ -54,7 +54,7 @@ def describe(identifier: str) -> dict[str, Any]:
 
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the messages of the examples."""
+    """Return the messages in the examples."""
     deals = DEALS if _server(identifier)[1] else 1
     examples = [example for _ in range(deals) for example in _examples(identifier)]
     return [

@@ -45,7 +45,7 @@ def start() -> None:
 
 
 def describe(identifier: str) -> dict[str, Any]:
-    """Return the policy and the tools of the domain."""
+    """Return the domain's policy and tools."""
     name, has_user = _parsed(identifier)
     domain = _domain(name)
     if has_user and domain.user_tools is not None:
