@@ -49,7 +49,7 @@ def describe(identifier: str) -> dict[str, Any]:
     name, has_user = _parsed(identifier)
     domain = _domain(name)
     if has_user and domain.user_tools is not None:
-        raise ValueError(f"in {name} the user needs tools, which a simulated user cannot call. Use tau2:{name}")
+        raise ValueError(f"in {name} the user has tools, but a simulated user cannot call them. Use tau2:{name}")
     tools = domain.get_tools() + (domain.get_user_tools() if domain.solo_mode else [])
     functions = [tool.openai_schema["function"] for tool in tools]
     kept = [{key: each[key] for key in ("name", "description", "parameters")} for each in functions]
