@@ -2,7 +2,7 @@
 
 Rank 0 starts the head, waits until every node has joined, trains as the cluster's driver, and stops the head. Every
 other rank starts a Ray node that joins the cluster and stops when the head is gone. Every process is a descendant of
-the launcher that started it and exits with the launcher, even if that is killed; other processes are not touched.
+the launcher that started it and exits with it, even if the launcher is killed; other processes are not touched.
 
 With `RAY_ADDRESS`, the trainer only joins an existing cluster, which this module neither starts nor stops.
 """
@@ -261,7 +261,7 @@ def _environment() -> dict[str, str]:
 
 
 def _security() -> dict[str, str]:
-    """Return the variable that makes Ray's other processes send a token, which the head requires if a token is set."""
+    """If the user has set a token, return the variable that makes Ray's processes send it, as the head requires."""
     token = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
     if "RAY_AUTH_MODE" in os.environ or not (token or (Path.home() / ".ray" / "auth_token").is_file()):
         return {}

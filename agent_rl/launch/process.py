@@ -157,7 +157,7 @@ def process_tree(
 
 
 def _end_processes(variable: str, mark: str, session: int | None = None) -> None:
-    """Wait for the processes with this mark, then kill them, and remove the weights that they left in memory.
+    """Give the processes with this mark time to exit, kill the rest, and remove the weights that they left in memory.
 
     Processes of the exited child's session are killed too: Ray's agents, which may outlive Ray, overwrite their mark.
     """

@@ -194,7 +194,7 @@ class RunFolder:
             self.notes.append(f"the earlier run is in {target}{why}")
 
     def _word(self, word: str) -> str:
-        """Return a word of the command line without secrets."""
+        """Return a word of the command line with its secrets redacted."""
         key, sign, value = word.partition("=")
         hidden = self._redact({key.rpartition(".")[2].lstrip("-"): value})
         return f"{self._redact(key)}{sign}{next(iter(hidden.values()))}"
@@ -207,7 +207,7 @@ def _now() -> str:
 def compared(
     before: Mapping[str, Any], run: Mapping[str, Any], free: tuple[str, ...] = FREE_TO_CHANGE
 ) -> tuple[dict[str, str], list[str]]:
-    """Return how the keys of two runs' records differ, except keys that start with one of `free`, and other changes."""
+    """Return how two runs differ: in keys that do not start with one of `free`, and in the content of other files."""
     old, new = (dict(leaves(each["configuration"])) for each in (before, run))
     differ: dict[str, str] = {}
     changed: list[str] = []

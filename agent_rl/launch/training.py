@@ -44,7 +44,7 @@ from agent_rl.verl_adapter.recorded import KEY
 MODEL, DUMPS = "actor_rollout_ref.model.path", "trainer.rollout_data_dir"
 STORAGE_UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers", STORAGE_UNITS)
-"""Process counts for the whole run, independent of the number of nodes."""
+"""Keys that set process counts for the whole run, regardless of the number of nodes."""
 READ_ROWS = 200
 """Number of rows of each file that are read before anything is started."""
 TINY_MODEL = "outputs/tiny_model"
