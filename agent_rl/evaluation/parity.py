@@ -114,7 +114,7 @@ class SourcePage(Section):
 
 
 class Counterpart(Section):
-    """A recipe's overrides that select the size of a published run, and facts that its configuration does not show."""
+    """Overrides that give a recipe the size of a published run, and facts that the configuration does not show."""
 
     words: list[str] = Field(default_factory=list)
     states: dict[str, Value] = Field(default_factory=dict)

@@ -37,7 +37,7 @@ PLAIN = {
     "actor_rollout_ref.actor.loss_agg_mode": "token-mean",
     "actor_rollout_ref.actor.policy_loss.loss_mode": "vanilla",
 }
-"""The keys on which a certificate depends besides the estimator, with their values unless `algo=` sets others."""
+"""Keys on which a certificate depends, besides the estimator, with the values that apply unless `algo=` sets others."""
 BESIDES = {
     "actor_rollout_ref.actor.use_kl_loss": False,
     "algorithm.use_kl_in_reward": False,
@@ -70,7 +70,7 @@ def certify_run(
 
     Args:
         path: a run's folder, or a dump; see `run_record`.
-        tokenizer: folder or name of the policy's model; None means the run's model, or one of the weights.
+        tokenizer: folder or name of the policy's model; None means the run's model or, for a dump, one of the weights.
         weights: by step, the folder of the weights that sampled it (0: all other steps); None means the run's weights.
         algo: the value of `algo=` with which a dump was trained.
 

@@ -124,7 +124,7 @@ def check_log_probs(samples: Iterable[StoredSample], weights: Mapping[int, str],
     Args:
         samples: the samples.
         weights: by step, the folder of the weights that sampled it; the key 0 means all other steps.
-        evidence: filled with the tokens' log-likelihood ratios at each requested temperature times `FACTORS`.
+        evidence: filled with the tokens' log-likelihood ratios at `FACTORS` times each requested temperature.
     """
     seen, errors, earlier = Counter[int](), defaultdict[int, list[Any]](list), defaultdict[int, list[Any]](list)
     for sample in samples:

@@ -255,7 +255,7 @@ def _wait_for_nodes(nodes: Nodes, check: Check, wait_s: float) -> None:
 def _environment() -> dict[str, str]:
     """Return the environment of Ray's processes and the trainer."""
     inherited = {name: value for name, value in os.environ.items() if name not in (*OWN, "RAY_ADDRESS")}
-    # Ray would wait 30 seconds for a node's work to move to another node, which does not exist.
+    # By default, Ray would wait 30 seconds for a node's work to move to another node, but no other node exists.
     defaults = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
     return {**defaults, **inherited, **_security()}
 
@@ -280,7 +280,7 @@ def _answers(nodes: Nodes) -> bool | None:
 
 
 def _own_address(head: str) -> list[str]:
-    """Return the option that binds Ray to the address of this host to which the head's name resolves."""
+    """Return the option that binds Ray to this host's address, if the head's name resolves to one."""
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(head, None, type=socket.SOCK_STREAM)}
     except OSError:

@@ -207,7 +207,7 @@ def _entry(name: str, text: str, columns: int) -> Text:
 
 
 def _head(progress: RunProgress, status: str) -> RenderableType:
-    """Return the line with the progress, and with the current stage and the time left, or how the run ended."""
+    """Return the line that shows the progress, with the current stage and the time left, or with how the run ended."""
     done = progress.training[-1]["step"] if progress.training else 0
     if status and not done:
         return _line(f"{status} before the first step", "bold")
@@ -233,7 +233,7 @@ def _about(progress: RunProgress) -> str:
 
 
 def _started(progress: RunProgress) -> list[RenderableType]:
-    """Return one line per started part, or, once training has begun, a single line until the first step is done."""
+    """Return one line per started part; once training has begun, return a single line until the first step is done."""
     if not progress.is_training:
         return [_entry(f"  {what}", f"{seconds:.1f} s", columns=2 + LABEL) for what, seconds in progress.started]
     seconds = sum(seconds for _, seconds in progress.started)

@@ -244,7 +244,7 @@ class Tail:
 def _kept(
     metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None], on_output: Callable[[str], None]
 ) -> Callable[[str], None]:
-    """Return a function that appends the lines that verl writes to `NEW_METRICS` to `metrics.jsonl`."""
+    """Return a function that appends each line of verl's file `NEW_METRICS` to `metrics.jsonl`."""
     file, is_first = metrics.with_name("metrics.jsonl"), True
 
     def keep(line: str) -> None:

@@ -82,7 +82,7 @@ def results_folder(recipe: str) -> Path:
 
 
 def found_files(folder: Path) -> dict[str, str]:
-    """Return the keys of a recipe's `config.yaml` whose files are not in the working directory, with absolute paths.
+    """Return absolute paths for the keys in a recipe's `config.yaml` whose files are not in the working directory.
 
     Such files are searched for in the recipe's folder and the two folders above it.
     """

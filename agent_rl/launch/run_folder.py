@@ -4,8 +4,8 @@
 `rollouts/` and `checkpoints/` are the run's output. A run with the same configuration resumes from the newest
 checkpoint; a different configuration is rejected. A run that starts from scratch moves old files to `earlier/<time>/`.
 
-A change in code or tool files is only reported, because a fix often changes them. The keys in `FREE_TO_CHANGE` are not
-compared.
+A change in code or tool files is only reported, because users often change them to fix a run. The keys in
+`FREE_TO_CHANGE` are not compared.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def train(
         config, words = _composed(recipe, overrides, nodes)
         if errors := problems(config):
             raise errors[0]
-        os.environ.update(_variables())  # Ray and every process of the run inherit them
+        os.environ.update(_variables())  # Ray and every process of the run inherit these variables
         require_home()
         if nodes is not None and nodes.rank > 0:
             run_worker(nodes, node_options(config, head=False), nodes_timeout_s, stopping)

@@ -88,7 +88,7 @@ class ColdStart:
 
         Raises:
             ConfigError: a batch cannot be divided among the devices, or there are too few episodes for a batch.
-            KeyboardInterrupt: the user interrupted the work; the message contains the number of kept stages.
+            KeyboardInterrupt: the user interrupted the work; the message states how many stages are kept.
         """
         request = {
             "settings": self.settings.model_dump(mode="json", exclude_none=True), "rows_sha256": self.rows_digest()

@@ -75,7 +75,7 @@ class Case(case.RunCase):
 
     @cached_property
     def model(self) -> ModelFiles:
-        """The trained model; only its configuration if it is a checkpoint, which is merged when the run starts."""
+        """The model to train; for a checkpoint, which is merged only when the run starts, just the configuration."""
         path = self.path(self.get("actor_rollout_ref.model.path", ""))
         return find_model(path if self.checkpoint is None else str(settings_folder(self.checkpoint)))
 

@@ -175,7 +175,7 @@ def read_gpus(environ: Mapping[str, str]) -> list[Gpu]:
 
 
 def _visible(gpus: list[Gpu], chosen: str | None) -> list[Gpu]:
-    """Return the GPUs in `CUDA_VISIBLE_DEVICES`, by index or start of the uuid; an unknown GPU ends the list."""
+    """Return the GPUs that `CUDA_VISIBLE_DEVICES` names by index or start of the UUID; an unknown GPU ends the list."""
     if chosen is None:
         return gpus
     visible: list[Gpu] = []
@@ -247,7 +247,7 @@ def try_compilers(home: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Compile and link a few lines in the way that the engine builds its kernels and Triton builds its launcher.
 
     Returns:
-        The error, or "", for "ninja", "Python.h" and, with a toolkit, "CUDA", after at most `COMPILERS_S` seconds.
+        The error or "" for each test ("ninja", "Python.h", and "CUDA" with a toolkit), within `COMPILERS_S` seconds.
     """
     ends, variables = time.monotonic() + COMPILERS_S, {**environ, **gpu_environment(environ)}
     with tempfile.TemporaryDirectory() as folder:

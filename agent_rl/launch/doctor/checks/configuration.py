@@ -60,7 +60,7 @@ def mini_batches(case: Case) -> Iterator[Finding]:
     if mini * n % shards:
         sizes = f"{mini} prompts x rollout.n={n} are {mini * n} trajectories"
         remedy = f"Choose {MINI} so that {MINI} x {n} is a multiple of {shards}"
-        yield problem(f"{sizes}, which {shards} trainer processes cannot share", remedy, "mini-batch")
+        yield problem(f"{sizes}, which {shards} trainer processes cannot share equally", remedy, "mini-batch")
         return
     asynchronous = case.get("trainer.v1.trainer_mode") == "separate_async"
     if asynchronous and batch != mini * (each := case.number("trainer.v1.separate_async.parameter_sync_step", 1)):
@@ -105,7 +105,7 @@ def complete(case: Case, found: ModelFiles) -> Finding | None:
     if missing:
         return problem(f"{path} lacks {', '.join(missing)}", AGAIN)
     if found.broken:
-        return problem(f"{path}: {', '.join(found.broken[:3])} incomplete or absent", AGAIN)
+        return problem(f"{path}: {', '.join(found.broken[:3])} (incomplete or absent)", AGAIN)
     return None
 
 

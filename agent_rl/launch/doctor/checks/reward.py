@@ -54,7 +54,7 @@ def giving_up(case: Case) -> Finding | None:
         given_up, worked = by_behaviour[GIVING_UP][0], by_behaviour[HONEST_WORK][0]
         if given_up > worked + 1e-9:
             where = "" if pattern == "*" else f" (data sources {pattern})"
-            text = f"giving up at once pays {given_up:.4g}, but a wrong answer after honest work {worked:.4g}{where}"
+            text = f"giving up pays {given_up:.4g}, but a wrong answer after honest work pays {worked:.4g}{where}"
             return warning(text, f"Set {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
     return None
 
