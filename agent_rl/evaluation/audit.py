@@ -40,7 +40,7 @@ class TurnAudit:
     mask: str | None = None
     logprobs: str | None = None
     retokenized: bool = False
-    """Whether tokenizing the turn's text produces tokens other than the sampled tokens."""
+    """Whether tokenizing the turn's text yields tokens that differ from the sampled tokens."""
     drift: Drift = "none"
     """How the context before the turn differs from a fresh rendering: not at all, only in tokens, or also in text."""
     difference: str = ""

@@ -247,7 +247,7 @@ def versions() -> dict[str, str]:
 
 
 def machine(model: Path) -> dict[str, Any]:
-    """Return this machine's CPU and GPUs, and the torch threads of each process and of training for a model."""
+    """Return this machine's CPU and GPUs, and the numbers of torch threads in a process and in training a model."""
     cpus, gpus = [Path("/proc/cpuinfo")], sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
     processor = {"cpu": next(_models("model name", cpus), platform.machine()), "cores": os.cpu_count()}
     if not cpu.is_selected():

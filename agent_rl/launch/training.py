@@ -207,7 +207,7 @@ def _profile(config: DictConfig) -> CPUProfile:
 
 
 def _user_command() -> list[str]:
-    """Return the command line of this process, without the interpreter of an installed command."""
+    """Return the command line of this process, without the interpreter if the command is `agent-rl`."""
     words = sys.orig_argv
     return words[1:] if len(words) > 1 and Path(words[1]).name == "agent-rl" else words
 

@@ -139,7 +139,7 @@ def write_curve(folder: Path, runs: Mapping[str, RunOutcome], policies: Mapping[
 
     Args:
         folder: an existing folder.
-        runs: outcomes by the name of the run.
+        runs: outcomes by run name.
         policies: success on the held-out rows by policy, drawn as lines.
         title: title of the plot.
     """

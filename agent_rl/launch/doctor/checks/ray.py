@@ -93,7 +93,7 @@ def logical_cpus(case: Case) -> Finding | None:
 
 
 def answers(address: str) -> bool:
-    """Whether a server listens at an address, `host:port`, with or without a scheme."""
+    """Whether a server listens at an address of the form `host:port`, with or without a scheme."""
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 0), TIMEOUT_S).close()
