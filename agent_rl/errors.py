@@ -40,7 +40,7 @@ class ObservationError(AgentRLError):
 
 
 class MalformedActionError(ObservationError):
-    """The turn's text does not follow the loop's format."""
+    """The turn's text does not follow the agent's format."""
 
 
 class UnknownToolError(ObservationError):

@@ -18,7 +18,7 @@ SCORER = find_scorer({"name": "code", "all_or_nothing": True})
 
 
 def trial(row: Mapping[str, Any]) -> str:
-    """Return the reason why a row is omitted, or "" if training can use the row."""
+    """Return the reason to omit a row, or "" if training can use the row."""
     info = {"data_source": row["data_source"], **row["extra_info"]}
 
     def passes(program: str) -> bool:

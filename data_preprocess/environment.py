@@ -15,9 +15,9 @@ from agent_rl.settings import AgentRLSettings
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipe", help="Folder with config.yaml, or the name of a recipe")
-    parser.add_argument("--local_save_dir", "--local_dir", help="Output folder, default: the recipe's")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of generated rows, default: %(default)s")
-    parser.add_argument("--agent_name", help="Agent loop of the rows, default: the run's")
+    parser.add_argument("--local_save_dir", "--local_dir", help="Output folder, default: the recipe's data folder")
+    parser.add_argument("--seed", type=int, default=0, help="Random seed for generated rows, default: %(default)s")
+    parser.add_argument("--agent_name", help="Agent loop for the rows, default: the run's default")
     args = parser.parse_args()
     try:
         config = compose(args.recipe, [])
@@ -26,7 +26,7 @@ def main() -> None:
             raise ConfigError("agent_rl.environments", f"{args.recipe} has no environment", "Name another recipe")
         for split, file in (("train", config.data.train_files), ("test", config.data.val_files)):
             if not isinstance(file, str):
-                raise ConfigError(f"the files for {split}", f"the recipe has a list: {file}", "Write one path")
+                raise ConfigError(f"the files for {split}", f"expected one path, got {file}", "Write one path")
             path = Path(args.local_save_dir or Path(file).parent).expanduser() / Path(file).name
             rows = [row for kind in kinds for row in environment_rows(kind, split, args.seed)]
             write_parquet([row | ({"agent_name": args.agent_name} if args.agent_name else {}) for row in rows], path)

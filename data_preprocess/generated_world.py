@@ -1,4 +1,4 @@
-"""Write the rows of a generated world to train.parquet and test.parquet, next to the files that its tools need."""
+"""Write the rows of a generated world to train.parquet and test.parquet, next to the files for the world's tools."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="Random seed, default: %(default)s")
     parser.add_argument("--train_size", type=int, default=5000, help="Number of rows, default: %(default)s")
     parser.add_argument("--test_size", type=int, default=500, help="Number of rows, default: %(default)s")
-    parser.add_argument("--agent_name", help="Agent loop of the rows, default: the world's")
+    parser.add_argument("--agent_name", help="Agent loop for the rows, default: the world's choice")
     args = parser.parse_args()
     try:
         world = load_world(args.world)

@@ -40,9 +40,10 @@ replacements in verl 0.9.1 and agent_rl. `python -m verl.trainer.main_ppo`, `age
 agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: verl moved all reward keys to `reward`
 ```
 
-A line also warns about a current verl key that agent_rl does not read, if its value differs from verl's default. Any
-other old key ends the command with exit code 2 and shows what to write instead, with your values. A command line that
-has both an old key and its new form is rejected. A key on the command line overrides YAML files, in either spelling.
+These commands also warn about a current verl key that agent_rl does not read, if its value differs from verl's
+default. Any other old key ends the command with exit code 2 and shows what to write instead, with your values. A
+command line that has both an old key and its new form is rejected. A key on the command line overrides the key in a
+YAML file, even if one of them has the old name and the other the new name.
 """
     ]
     for section, rows in itertools.groupby(old_keys.rows(), lambda row: row.section):

@@ -45,9 +45,9 @@ def results_page(note: str, table: Any) -> str:
         f"""{note}
 # Results
 
-{runs} training runs with {len(receipts)} receipts, {on_gpus} of which are from GPUs. Each line shows the success on
-held-out rows before and after training with 95 % intervals, the seconds of all training steps, and the success of the
-world's own policies: its solver, the best policy without a necessary part (mostly the tool), and one that guesses. The
+This page lists {runs} training runs with {len(receipts)} receipts, {on_gpus} of which are from GPUs. Each line shows
+the success on held-out rows before and after training with 95 % intervals, the seconds that all training steps took,
+and the success of the task's solver, of the best policy without a necessary part (mostly the tool), and of guesses. The
 command repeats the run and the other seeds ([what a receipt is](guides/recipes.md#receipts), and how much repetitions
 differ); the recipe's README describes the rows, and names files that the command needs. The model has about 0.1M
 parameters, or is SmolLM2-135M with `size=smollm2`; a cold start teaches it before training.
@@ -65,7 +65,7 @@ The hashes are the first digits of SHA-256. `make check` fails if a recipe no lo
 - These sizes have no receipt. Tests compose and check them, and take two steps with a tiny model in `size=cpu`.
 """,
         table(("recipe", "sizes without a receipt"), list(_never(receipts))),
-        f"Results of other commands, which the READMEs give: {', '.join(_others())}.\n",
+        f"Results of other commands, which the READMEs quote: {', '.join(_others())}.\n",
     ])  # fmt: skip
 
 

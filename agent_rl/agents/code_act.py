@@ -1,4 +1,4 @@
-r"""The policy acts with code: a fenced Python block is executed, and its output is the observation (as in ReTool).
+r"""The policy acts by writing code: a fenced Python block is run, and its output is the observation (as in ReTool).
 
     I count them.                        There are 25, so the answer is \boxed{25}.
     ```python
@@ -68,11 +68,11 @@ class CodeActFormat(TextToolFormat):
         self._answer = answer
 
     def instructions(self, tools: Sequence[ToolSpec]) -> str:
-        """Return the system text; raise ConfigError if no tool takes code."""
+        """Return the system text; raise ConfigError if no tool accepts code."""
         return super().instructions(tools).replace("{answer}", _ANSWER[self._answer])
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
-        """Read the turn's program, or its answer if it has no program."""
+        """Extract the program from a turn, or the answer if the turn has no program."""
         text = text.replace("\r\n", "\n")
         blocks = [textwrap.dedent(code) for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
         if program := "\n".join(block for block in blocks if block.strip()):

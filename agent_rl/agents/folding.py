@@ -10,8 +10,8 @@ The next conversation has the same prompt, with the notes and the answer at its 
     assistant: <notes>                      ...
 
 Each conversation is a separate training sequence, in which sampled tokens, notes included, have mask 1. All sequences
-get the trajectory's reward. With every built-in `algo=` the trainer counts a trajectory once, because its sequences are
-one sample of the group and share one advantage.
+get the trajectory's reward. With every built-in `algo=`, the trainer counts a trajectory once, because its sequences
+form one sample of the group and share one advantage.
 
 If the notes do not fit in the context, the episode ends, as it does after any turn that does not fit.
 """
@@ -57,17 +57,17 @@ class FoldingPolicy(Policy):
 
     @property
     def prompt_tokens(self) -> int:  # type: ignore[override]
-        """Prompt tokens of the first conversation."""
+        """Number of prompt tokens in the first conversation."""
         return self._inner.prompt_tokens
 
     @property
     def response_tokens(self) -> int:  # type: ignore[override]
-        """Response tokens of all conversations."""
+        """Number of response tokens in all conversations."""
         return self._inner.response_tokens
 
     @property
     def longest_tokens(self) -> int:
-        """Response tokens of the longest conversation."""
+        """Number of response tokens in the longest conversation."""
         return self._inner.longest_tokens
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
@@ -110,12 +110,12 @@ class FoldingPolicy(Policy):
             return False
         try:
             await self._inner.begin(self._folded(spoken(notes.text), messages), self._tools)
-        except UnscoredError:  # the policy's notes, not the infrastructure, leave no room for a turn
+        except UnscoredError:  # the notes leave no room for a turn, which is the policy's fault
             return False
         return True
 
     def _folded(self, notes: str, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """Return the prompt with the notes and the messages' content at its end."""
+        """Return the prompt with the notes and the content of `messages` at its end."""
         *before, last = self._prompt
         shown = [part for message in messages for part in _parts(message)]
         answer = "\n".join(part["text"] for part in shown if part["type"] == "text")
@@ -161,7 +161,7 @@ AGENT = Agent(
 
 
 def _with_content(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
-    """Return the messages with `text` as content; chat templates require a result after each tool call."""
+    """Put `text` in the last message, and "(later)" in the others, which stay because each call needs a result."""
     return [*({**message, "content": "(later)"} for message in messages[:-1]), {**messages[-1], "content": text}]
 
 

@@ -26,8 +26,8 @@ from agent_rl.environments.kind import ROW
 from agent_rl.trajectory import StopReason, Trajectory
 
 CRASH_REWARD = 0.0
-"""Verdict on an episode whose program failed without a reward. After a failure, every part of an environment's reward
-gets this value too, so that a crash is never rewarded."""
+"""Verdict on an episode whose program failed before it reported a reward. After a failure, every part of an
+environment's reward gets this value too, so that a crash is never rewarded."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +35,9 @@ logger = logging.getLogger(__name__)
 async def run_session(
     loop: EpisodeLoop, row: Mapping[str, Any], policy: Policy, format: Format, trajectory: Trajectory
 ) -> None:
-    """Run the program of a row, and answer the program's requests.
+    """Run the user's program for a row, and answer the program's requests.
 
-    A row's environment begins the prompt and judges the trajectory, but offers the program no tools.
+    A row's environment may add to the prompt and judges the trajectory, but offers the program no tools.
 
     Raises:
         FatalError: no program is configured, or the policy or the environment raised this error.
@@ -78,7 +78,7 @@ def _shown_row(row: Mapping[str, Any], *, with_truth: bool) -> dict[str, Any]:
 
 
 def _conclude(session: Session, end: ProgramEnd) -> None:
-    """Set the trajectory's stop reason, error and verdict; raise the failure of the engine or the gateway."""
+    """Set the trajectory's stop reason, error and verdict; raise any error of the engine or the gateway."""
     trajectory = session.trajectory
     if session.error is not None:
         raise session.error
@@ -86,9 +86,9 @@ def _conclude(session: Session, end: ProgramEnd) -> None:
         trajectory.info["program"] = end.problem
         if not session.counts["requests"]:  # before the first request, a failure is not the policy's fault
             trajectory.stop_reason, trajectory.error = StopReason.ERROR, end.problem
-            trajectory.info["bug"] = end.bug or "the program fails before its first request"
+            trajectory.info["bug"] = end.bug or "the program failed before its first request"
             return
-        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # after a limit, the policy caused the crash
+        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # if a limit was reached, the policy is to blame
             trajectory.info["bug"] = end.bug
         trajectory.stop_reason, trajectory.answer = StopReason.STOPPED, None
         if trajectory.verdict is None:

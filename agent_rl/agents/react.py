@@ -171,7 +171,7 @@ def _require_form(text: str) -> None:
 
 
 def _arguments(name: str, raw: str, tools: Sequence[ToolSpec], *, strict: bool) -> dict[str, Any]:
-    """Parse an action's input: a JSON object, or in tolerant reading the bare text of a tool's only parameter."""
+    """Parse an action's input: a JSON object or, unless `strict`, the bare text of a tool's only parameter."""
     raw = raw if strict else _unfenced(raw)
     try:
         value = read_json(raw)
@@ -182,7 +182,7 @@ def _arguments(name: str, raw: str, tools: Sequence[ToolSpec], *, strict: bool) 
     if strict:
         raise MalformedActionError(invalid_json(name))
     tool = next((tool for tool in tools if tool.name == name), None)
-    if tool is None:  # the call is answered with the list of tools, which helps more than an error about its arguments
+    if tool is None:  # an unknown tool; the list of tools helps the policy more than an error about the arguments
         return {}
     properties = tool.parameters.get("properties", {})
     if len(properties) != 1 or not raw:

@@ -60,7 +60,7 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
 
 
 class StartsTrainingError(ConfigError):
-    """A script starts training as soon as it is imported, so its agents cannot be loaded."""
+    """A script would start training as soon as it is imported, so its agents cannot be loaded."""
 
 
 def load_script(path: str) -> None:
@@ -78,7 +78,7 @@ def load_script(path: str) -> None:
     calls = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     if starts := [call for call in calls if ast.unparse(call.func).split(".")[-1] == "main"]:
         raise StartsTrainingError("--script", f"{path}, line {starts[0].lineno}, starts the training", remedy)
-    sys.path.insert(0, str(Path(path).resolve().parent))  # as Python does when it runs a script
+    sys.path.insert(0, str(Path(path).resolve().parent))  # Python does the same when it runs a script
     find_object(f"{path}:__name__", Place("--script"))
 
 
@@ -91,8 +91,8 @@ def make_loop(name: str, setup: EpisodeSetup) -> EpisodeLoop:
     agent = find_agent(name)
     cls = loop_class(agent) if isinstance(agent, Agent) else agent
     if not issubclass(cls, EpisodeLoop):
-        remedy = "Derive the class from EpisodeAgentLoop, or from a loop of agent_rl"
-        raise ConfigError("loop", f"only verl's worker can run {cls.__name__}, the class of {name!r}", remedy)
+        remedy = "Derive the class from EpisodeAgentLoop, or from one of agent_rl's loops"
+        raise ConfigError("loop", f"only verl's worker can run {cls.__name__}, the class of agent {name!r}", remedy)
     loop: EpisodeLoop = cls(setup=setup)
     return loop
 
@@ -111,14 +111,14 @@ def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
     module's objects that the agent uses. `agent-rl eval`, `reward score` and `doctor` run the script to find agents.
 
     Args:
-        name: the agent's name, as in a row's `agent_name` or `rollout.agent.default_agent_loop`, or an `Agent` record.
+        name: an `Agent` record, or a name for a row's `agent_name` or for `rollout.agent.default_agent_loop`.
         cls: a subclass of verl's `AgentLoopBase`, usually of `EpisodeAgentLoop` or a loop of this package.
 
     Returns:
         The record or the class, or a decorator if only a name was given.
 
     Raises:
-        ConfigError: `cls` is not an agent loop or is too large to send, or the name belongs to agent_rl.
+        ConfigError: `cls` is not an agent loop or is too large to send, or agent_rl has an agent with the same name.
     """
     if isinstance(name, Agent):
         return _register(name.name, name)
@@ -133,7 +133,7 @@ def _register(name: str, agent: Agent | type[Any]) -> Agent | type[Any]:
     if name in agent_names():
         raise ConfigError(f"register_agent_loop({name!r})", "the name belongs to agent_rl", "Choose another name")
     if isinstance(agent, type) and issubclass(agent, EpisodeLoop) and "agent" not in vars(agent):
-        agent.agent = name  # replaces the name that the base class sets
+        agent.agent = name  # instead of the name that the base class sets
     registered[name] = agent
     for listener in listeners.values():
         listener()

@@ -59,7 +59,7 @@ class UserSimFormat(ReactFormat):
     default_instructions = DEFAULT_INSTRUCTIONS
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
-        """Read the first action or message; a message becomes the answer of the step."""
+        """Read the first action or message; a message becomes the step's `answer`."""
         labels = [label for label in _LABEL.finditer(text) if label[1].lower() != "thought"]
         if labels and labels[0][1].lower() == "action":
             later = [label.start() for label in labels if label[1].lower() == "message"]

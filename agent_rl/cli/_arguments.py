@@ -1,4 +1,4 @@
-"""Arguments that several commands share, their shell completion, and the printing of JSON."""
+"""Arguments that several commands share, with their shell completion, and functions that print a command's result."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ stdout: ContextVar[TextIO | None] = ContextVar("stdout", default=None)
 
 
 def print_json(result: Any) -> None:
-    """Print the result of a command with `--json`."""
+    """Print a command's result as JSON, because the user passed `--json`."""
     text = json.dumps(result, indent=2, ensure_ascii=False, default=str)
     print(text, file=stdout.get() or sys.stdout, flush=True)
 
 
 def print_result(result: Any, as_json: bool, *lines: object) -> None:
-    """Print the result of a command: as JSON with `--json`, otherwise as the given lines and tables."""
+    """Print a command's result: as JSON if the user passed `--json`, otherwise as the given lines and tables."""
     if as_json:
         return print_json(result)
     from rich.console import Console
@@ -64,7 +64,7 @@ def with_additions(task: str, data: Path | None, reward: Sequence[str] | None) -
 
 
 def keys_with_model(recipe: str, overrides: Sequence[str] | None, model: str | None) -> list[str]:
-    """Return the overrides plus the model; with a model, a task on a CPU does not start from a tiny model."""
+    """Return the overrides plus the model; on a CPU, a task trains this model instead of starting from a tiny one."""
     from agent_rl.cpu import switch as cpu
     from agent_rl.launch.task import is_task
 
@@ -99,12 +99,12 @@ Recipe = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Hydra overrides: keys of verl or agent_rl, or groups"),
+    typer.Argument(metavar="KEY=VALUE", help="Hydra overrides of verl's or agent_rl's keys, or of config groups"),
 ]
 Model = Annotated[
     str | None, typer.Option(help="Model folder or name on the Hub; short for actor_rollout_ref.model.path")
 ]
-Data = Annotated[Path | None, typer.Option(help="For a TRL file: file of rows that replaces its train_dataset")]
+Data = Annotated[Path | None, typer.Option(help="For a TRL file: file with rows to use instead of its train_dataset")]
 RewardFunctions = Annotated[
     list[str] | None,
     typer.Option("--reward", help="For a TRL file: reward function file.py:name; may be repeated"),

@@ -1,4 +1,4 @@
-"""Inputs of the `agent-rl reward` commands: the configuration, and the stored pieces of finished work."""
+"""Inputs of the `agent-rl reward` commands: the configuration, and stored results from which a command resumes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def kept_pieces(
     what: str, total: int, config: Path | None, overrides: list[str] | None, work: list[Any]
 ) -> AbstractContextManager[Pieces]:
-    """Open the stored pieces of a command's work, which its arguments, configuration and files identify."""
+    """Open the store for a command's results; its arguments, configuration and files identify the store."""
     from omegaconf import OmegaConf
 
     from agent_rl.work.store import pieces
@@ -26,7 +26,7 @@ def kept_pieces(
 
 
 def configured(config: Path | None, overrides: Sequence[str]) -> Reward:
-    """Build a configuration's reward, with overrides.
+    """Build the reward that a configuration and its overrides define.
 
     Raises:
         ConfigError: a setting cannot be used; the error names the key, value and remedy.
@@ -55,7 +55,7 @@ def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
     for word in overrides:
         if "=" not in word or not word.startswith(("agent_rl.", "data.max_response_length=")):
             raise ConfigError(word, "this is not a setting of the reward", "Write agent_rl.reward.<key>=<value>")
-    is_recipe = config is not None and (config.is_dir() or not config.suffix)  # it is a folder, or a recipe's name
+    is_recipe = config is not None and (config.is_dir() or not config.suffix)  # a recipe's folder or name
     try:
         content: Any = OmegaConf.create({})
         if config is not None and not is_recipe:

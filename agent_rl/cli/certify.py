@@ -25,7 +25,7 @@ def algo(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]", help="Values of algo= or verl's estimators; default: all")
     ] = None,
-    estimator: Annotated[str | None, typer.Option(help="Your estimator, a function file.py:f")] = None,
+    estimator: Annotated[str | None, typer.Option(help="Your own estimator: a function, as file.py:f")] = None,
     full: Annotated[bool, typer.Option("--full", help="Also test batches of 2048 groups")] = False,
     as_json: Json = False,
 ) -> None:
@@ -36,10 +36,10 @@ def algo(
       agent-rl certify algo --estimator mine.py:advantages
 
     The command enumerates all groups of small tasks in float64; verl's functions compute advantages and loss. A value
-    of `algo=` is certified as composed; an estimator is certified with a loss that sums over tokens. The columns show
-    the worst cosine over the tasks, the worst cosine for a batch of 256 groups (2048 with --full), the length of the
-    mean gradient relative to the exact gradient, and the variance relative to rloo. guides/algorithms.md explains the
-    verdicts.
+    of `algo=` is certified with all its settings; an estimator is certified with a loss that sums over tokens. The
+    columns show the worst cosine over the tasks, the worst cosine for a batch of 256 groups (2048 with --full), the
+    length of the mean gradient relative to the exact gradient, and the variance relative to rloo.
+    guides/algorithms.md explains the verdicts.
 
     Exit code 1: your function is biased.
 
@@ -65,7 +65,7 @@ def algo(
 
 @app.command()
 def run(
-    path: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or a dump of another trainer (JSON lines)")],
+    path: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or dump from another trainer (JSON lines)")],
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,7 +74,7 @@ def run(
     ] = None,
     tokenizer: Annotated[str | None, typer.Option(help="Folder or name of the model; default: the run's model")] = None,
     algorithm: Annotated[
-        str | None, typer.Option("--algo", help="Algorithm that trained on the dump, as a value of algo=")
+        str | None, typer.Option("--algo", help="Algorithm of the trainer that wrote the dump, as a value of algo=")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -85,8 +85,8 @@ def run(
       agent-rl certify run dump.jsonl --model 1=models/base --algo grpo
 
     Each line shows what was checked, what it was compared with, and the result: ok, problem, or not checked (and why).
-    A run in sync mode is compared with its own model and checkpoints. guides/algorithms.md explains the lines and
-    dumps.
+    A run in sync mode is compared with its own model and checkpoints. guides/algorithms.md explains the lines, and the
+    format of dumps.
 
     Exit code 1: a line reports a problem.
 

@@ -23,7 +23,7 @@ app = typer.Typer(rich_help_panel="look", add_completion=False)
 def compare(
     places: Annotated[
         list[str],
-        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; for one run, its first and last steps"),
+        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; one run means its first and last steps"),
     ],
     as_json: Json = False,
 ) -> None:
@@ -69,7 +69,7 @@ def compare(
 
 
 def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:
-    """Return the step that a place names; the default is a run's last step, or None for an evaluation."""
+    """Return the step in RUN@STEP; if no step is given, a run's last step, or None for an evaluation."""
     from agent_rl.trajectory.viewer.query import Query
 
     bounds = index.ends(file)

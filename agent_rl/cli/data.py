@@ -1,4 +1,4 @@
-"""The `agent-rl data show` and `agent-rl data check` commands."""
+"""The `agent-rl data` commands: `convert`, `show` and `check`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]
 Model = Annotated[str | None, typer.Option(help="Folder or name of a model, to render prompts and count tokens")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An agent_rl setting of the run")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Setting under agent_rl")]
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
@@ -127,8 +127,8 @@ def check(
     All files are checked as one data set, so rows shared by a training file and a test file are found. If scoring the
     ground truths is interrupted, the same command resumes it.
 
-    --json: `files` with their numbers of rows, `unit` of lengths, `labels`, `findings` (each with `kind`, `rows`,
-    `error`, `examples`), `graded`, and with --fix `fixed` (`good`, `rejected`: numbers of rows by file).
+    --json: `files` with their row counts, `unit` of lengths, `labels`, `findings` (each with `kind`, `rows`,
+    `error`, `examples`), `graded`, and with --fix `fixed` (`good`, `rejected`: row counts by file).
     """
     from rich.console import Console
 

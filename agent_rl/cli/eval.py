@@ -76,10 +76,10 @@ def evaluate(
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
         --model outputs/my_run/checkpoints/global_step_100
 
-    Run the same command again to resume an interrupted evaluation; for other settings, choose another folder. An
+    Run the same command again to resume an interrupted evaluation; to change settings, choose another folder. An
     evaluation's folder contains trajectories.jsonl, summary.json and table.txt.
 
-    --json: the keys of summary.json, `all`, `data_sources`, `unscored` (numbers by error), `missing` and `of` (model,
+    --json: the keys of summary.json, `all`, `data_sources`, `unscored` (counts by error), `missing` and `of` (model,
     versions, hashes of weights, data, tools and settings), and `folder`.
 
     \b
@@ -109,7 +109,7 @@ def evaluate(
             from agent_rl.evaluation.summary import write_difficulty
 
             count = write_difficulty(ledger.read().values(), evaluation.rows, difficulty)
-            print(f"{count} rows with a difficulty: {difficulty}")
+            print(f"wrote {count} rows with a difficulty to {difficulty}")
 
 
 def split_run(words: list[str]) -> tuple[Path | None, list[str]]:
@@ -121,7 +121,7 @@ def split_run(words: list[str]) -> tuple[Path | None, list[str]]:
 
 
 def task_as(run: Path | None, recipe: str | None, *, has_model: bool) -> tuple[Path | None, str | None]:
-    """Return the run and the recipe; a task's file means the task's recipe if a model was given, else its run."""
+    """Return the run and the recipe; a task's file is the recipe if a model was given, and otherwise names the run."""
     from agent_rl.launch.task import is_task, task_recipe
 
     if run is None or not is_task(str(run)):
@@ -178,7 +178,7 @@ def _run(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
 
 
 async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
-    """Run the episodes that are not in the ledger yet.
+    """Run the episodes whose results are not in the ledger yet.
 
     Raises:
         AgentRLError: see `runner.run`.

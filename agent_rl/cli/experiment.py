@@ -31,7 +31,7 @@ def experiment(
     ] = False,
     rehash: Annotated[
         bool,
-        typer.Option("--rehash", help="Like --check, and update receipts that differ only by the scorer's old name"),
+        typer.Option("--rehash", help="Like --check, but also update receipts that differ only in an old scorer name"),
     ] = False,
     as_json: Json = False,
 ) -> None:

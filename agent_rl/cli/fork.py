@@ -15,7 +15,7 @@ from agent_rl.cli.eval import opened, run_missing, split_run, task_as
 app = typer.Typer(rich_help_panel="look", add_completion=False)
 
 DEFAULTS = ("policy=sglang", "sampling.temperature=1", "sampling.top_p=1", "sampling.top_k=null")
-"""Settings that the command line can override; with them, turns are sampled from the policy's own distribution."""
+"""Default settings, which sample turns from the policy's own distribution; the command line can override them."""
 LINE = "{:>12} {:>5}  {:<20} {:>26} {:>11}"
 
 
@@ -50,7 +50,7 @@ def fork(
     Run the same command again to resume. The folder contains trajectories.jsonl and values.json.
 
     --json: `trajectories` (each: `id`, `reward`, and `turns` with `turn`, `calls`, `value`, `low`, `high`, `episodes`
-    and `difference`), `unscored` (numbers by error), `of` (model, versions, hashes) and `folder`.
+    and `difference`), `unscored` (counts by error), `of` (model, versions, hashes) and `folder`.
     """
     from agent_rl.evaluation.fork import ForkEvaluation, recordings_of, values, write_rows
     from agent_rl.evaluation.summary import cell, summarize

@@ -56,7 +56,7 @@ def check(
     counts = Counter(result["status"] for result in results)
     end = ", ".join(f"{number} {status}" for status, number in counts.items())
     if url:
-        end += f". {len(CHECKS) - len(known)} checks of the trained tokens did not run: they need --driver"
+        end += f". {len(CHECKS) - len(known)} checks on the trained tokens did not run: they need --driver"
     if as_json:
         print_json(results)
     else:

@@ -1,6 +1,6 @@
 """The `agent-rl` command: each file in this folder, except those with a leading underscore, is a command.
 
-A command has its file's name, and the file defines an `app`, a `typer.Typer`, whose `rich_help_panel` is the command's
+A command is named after its file. The file defines `app`, a `typer.Typer`, whose `rich_help_panel` is the command's
 group in `agent-rl --help`. The file imports heavy modules only inside functions, because `agent-rl --help` imports
 every file. Exit codes: 0 success; 1 problem found, or failure; 2 unusable command line, configuration or path; 130
 interrupted.
@@ -35,11 +35,11 @@ GROUPS = ("start", "check", "train", "look", "reward", "data")
 """Groups of commands, in the order in which users need them."""
 INTERRUPTED = 130
 OPEN_FILES = 65_536
-"""Limit on open files, enough for thousands of requests; millions would slow down programs that close them all."""
+"""Limit on open files, enough for thousands of requests; some programs slow down if it is in the millions."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a full disk or an exhausted disk quota."""
+"""Error numbers for a full disk or an exhausted disk quota."""
 LIMITS = (*FULL, errno.EMFILE)
-"""Errors about a limit of the machine rather than about a path."""
+"""Error numbers for an exceeded limit of the machine, rather than a wrong path."""
 WIDEST = 60
 """Maximum length, in characters, of a command's summary in the list; a longer summary is cut at its colon."""
 
@@ -110,7 +110,7 @@ def _prepare(command: Any) -> None:
     r"""Lay out the help, and with `--json` keep everything except the result off stdout.
 
     Each paragraph of the help becomes one line, which typer wraps; paragraphs marked with `\b` keep their line breaks.
-    Arguments are shown in capitals, and types without bounds.
+    Arguments are shown in capitals, and their types are shown without bounds.
     """
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     command.help = "\n\n".join(
@@ -175,7 +175,7 @@ def main() -> None:
     if debug:
         sys.argv.remove(DEBUG)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # read by the trainer
-    sys.path.insert(0, os.getcwd())  # `python -m`, which starts the trainer, does this too
+    sys.path.insert(0, os.getcwd())  # as `python -m`, which starts the trainer, does
     _allow_open_files()
     try:
         sys.exit(app(standalone_mode=False, prog_name="agent-rl"))
@@ -187,10 +187,10 @@ def main() -> None:
         unusable = isinstance(error, ConfigError) or (isinstance(error, OSError) and error.errno not in LIMITS)
         sys.exit(2 if unusable else 1)
     except Exception as error:
-        if not hasattr(error, "format_message"):  # typer has no public class for a wrong command line
+        if not hasattr(error, "format_message"):  # typer's class for usage errors is not public
             raise
         text = error.format_message()
-        if type(error).__name__ != "NoArgsIsHelpError":  # the text is the help, unless already printed
+        if type(error).__name__ != "NoArgsIsHelpError":  # that error's text is the help, unless already printed
             words = getattr(getattr(error, "ctx", None), "command_path", "agent-rl")
             text = f"error: {text}{'' if text.endswith(('.', '?')) else '.'} See {words} --help"
         print(text, file=sys.stderr)

@@ -11,7 +11,7 @@ app = typer.Typer(rich_help_panel="check", add_completion=False)
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def parity(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -> None:
-    r"""Compare a recipe with published runs: are their figures comparable?
+    r"""Compare a recipe with published runs: the verdict says whether their figures are comparable.
 
     \b
       agent-rl parity search_qa

@@ -141,7 +141,7 @@ def _typed_lines(prompt: str) -> Iterator[str]:
 
 
 def _expert_lines(kind: EnvironmentType, row: dict[str, Any]) -> list[str]:
-    """Return the expert's turns as lines; the expert has finished before the episode starts."""
+    """Let the expert finish an episode of its own, and return its turns as lines to play."""
     from agent_rl.environments.kind import row_values
     from agent_rl.environments.worked import expert_turns
 

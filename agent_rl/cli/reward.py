@@ -51,7 +51,7 @@ def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = Fals
       agent-rl reward explain gsm8k_calculator agent_rl.reward.format.weight=0.1
 
     "Many calls" and "honest work" are behaviors with a call in every allowed turn except the last. The turns share half
-    of data.max_response_length equally; a turn and a call take one second each. A component that is measured by a
+    of data.max_response_length equally; each turn and each call takes one second. A component that is measured by a
     model, a service or your code appears in the sum by name. For a weight with a schedule, the last value is used.
 
     --json: for each pattern of data sources (`*` means all others), `formula` and `pays` (each behavior's reward, and

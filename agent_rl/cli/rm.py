@@ -42,7 +42,7 @@ def evaluate(
     score: Annotated[
         str, typer.Option(help="Name of the rating to use as a single answer's ground truth")
     ] = "helpfulness",
-    body: Annotated[str, typer.Option(help="Additional fields of each request, as JSON")] = '{"temperature": 0}',
+    body: Annotated[str, typer.Option(help="Additional fields for each request, as JSON")] = '{"temperature": 0}',
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens per reply, reasoning included")] = 2048,
     concurrency: Annotated[int, typer.Option(min=1, help="Number of samples judged concurrently")] = 32,
     api_key_env: Annotated[str | None, typer.Option(help="Environment variable with the endpoint's API key")] = None,
@@ -91,7 +91,7 @@ def evaluate(
 
 
 def _judge(keys: dict[str, Any], template: str | None, request: dict[str, Any]) -> Callable[[str], JudgeSource]:
-    """Return a function that makes the judge at an address; without a template, the judge is a classifier."""
+    """Return a function that takes an address and makes a judge; without a template, the judge is a classifier."""
     from agent_rl.evaluation.judges import classifier_judge, template_judge
     from agent_rl.reasoning_rm import find_template
     from agent_rl.remote import EndpointConfig
@@ -105,7 +105,7 @@ def _judge(keys: dict[str, Any], template: str | None, request: dict[str, Any]) 
 
 
 def _component(kind: str, config: dict[str, Any]) -> Callable[[str], JudgeSource]:
-    """Return a function that ignores the address and makes a judge from a reward component."""
+    """Return a function that takes an address, which it ignores, and makes a judge from a reward component."""
     from agent_rl.evaluation.judges import component_judge
     from agent_rl.rewards.component import Component, make_component
 

@@ -40,13 +40,13 @@ def train(
     data: Data = None,
     reward: RewardFunctions = None,
     script: Annotated[
-        str | None, typer.Option(help="Your script, which registers loops, then calls verl.trainer.main_ppo.main()")
+        str | None, typer.Option(help="Your script: registers agent loops, then calls verl.trainer.main_ppo.main()")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the composed configuration without starting a run")
     ] = False,
     predict: Annotated[
-        str | None, typer.Option(help="Predict this run from a run folder of its CPU version, without starting it")
+        str | None, typer.Option(help="Only print predictions for this run, from the folder of a CPU run of the recipe")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every line of the run's log")] = False,
     as_json: Annotated[
@@ -82,12 +82,12 @@ def train(
 
     Ctrl-C or SIGTERM stops the run after the current step and saves it; a second signal stops the run immediately.
 
-    --predict prints what can be known before a GPU is rented, each value with its basis: turns, tokens, truncated
-    episodes and groups with a signal from a run, memory from the doctor, hours from a published run.
+    --predict prints predictions, each with its basis: turns, tokens, truncated episodes and groups with a signal come
+    from a CPU run, memory comes from the doctor, and hours come from a published run.
 
-    With --json, a step is {event, step, of, metrics}; the end is {event, status, exit_code, step, seconds, folder,
-    log}, plus checkpoint and command if the run was stopped, or error if it failed or was aborted. With --dry-run the
-    output is {configuration}, and with --predict {predictions}.
+    With --json, a step prints {event, step, of, metrics}; the end prints {event, status, exit_code, step, seconds,
+    folder, log}, plus checkpoint and command if the run was stopped, or error if it failed or was aborted. With
+    --dry-run the output is {configuration}, and with --predict {predictions}.
 
     Exit codes: 0 trained to the end; 75 stopped early and saved (the same command resumes); 2 unusable configuration or
     path; 129, 130, 143 stopped immediately by SIGHUP, SIGINT, SIGTERM; any other: the trainer failed.
@@ -101,7 +101,7 @@ def train(
     recipe = with_additions(recipe, data, reward)
     keys = keys_with_model(recipe, overrides, model)
     starts_small = is_task(recipe) and cpu.is_selected() and not names_a_model(keys)
-    start = ColdStart(recipe, keys) if starts_small else None  # rejects a task with a bad expert
+    start = ColdStart(recipe, keys) if starts_small else None  # raises an error if the task has a bad expert
     if predict is not None:
         from agent_rl.evaluation.prediction import predict as predicted
 

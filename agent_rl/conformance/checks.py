@@ -29,18 +29,18 @@ LONG = user("word " * 200_000)  # a prompt that is longer than a policy's contex
 
 
 class Protocol(Checks):
-    """Checks of a gateway's answers, streams and errors, which do not depend on the model."""
+    """Checks on a gateway's answers, streams and errors; these checks do not depend on the model."""
 
     needs_driver = False
 
     @each(requested=True, not_requested=False)
     async def streams_have_openais_form(self, is_requested: bool) -> None:
-        """Chunks have one id, a role, then a finish reason, then usage if requested; [DONE] ends the stream."""
+        """All chunks have the same id; a role comes first, then a finish reason, usage if requested, and [DONE]."""
         events = await (await self.play()).events(HELLO, stream_options={"include_usage": is_requested})
         *chunks, last = [data for _, data in events]
         choices = [choice for chunk in chunks for choice in chunk["choices"]]
         heads = {(chunk["object"], chunk["id"]) for chunk in chunks}
-        equal((last, len(heads), heads.pop()[0]), ("[DONE]", 1, "chat.completion.chunk"), "end, ids and object")
+        equal((last, len(heads), heads.pop()[0]), ("[DONE]", 1, "chat.completion.chunk"), "end, id and object")
         equal(choices[0]["delta"].get("role"), "assistant", "role of the first chunk")
         finished = [choice["finish_reason"] is not None for choice in choices]
         equal(finished, [False] * (len(choices) - 1) + [True], "whether choices have a finish reason")
@@ -95,7 +95,7 @@ class Protocol(Checks):
         expect("prompt is too long" in repr(refused), f"a long prompt is refused with {refused}")
 
     async def message_events_have_anthropics_order(self) -> None:
-        """The order is message_start; start, deltas and stop of each block; message_delta; message_stop."""
+        """Events arrive in order: message_start; each block's start, deltas and stop; message_delta; message_stop."""
         client, tools = await self.play(CALL), [{"name": "add", "input_schema": {"type": "object"}}]
         events = await client.events(ADD, path="/v1/messages", max_tokens=99, tools=tools)
         equal([data.get("type") for _, data in events], [name for name, _ in events], "event types")
@@ -105,7 +105,7 @@ class Protocol(Checks):
 
 
 class Training(Checks):
-    """Checks of training: each sampled token is trained on once, with its log-prob, in its conversation's sequence."""
+    """Checks that each sampled token is trained on exactly once, with its log-prob, in its conversation's sequence."""
 
     async def equal_bodies_are_two_samples(self) -> None:
         """Equal requests are separate samples, even with the retry count 0, which SDKs send with first attempts."""
@@ -116,7 +116,7 @@ class Training(Checks):
 
     @each(retry_count=(FIRST, RETRY), idempotency_key=(KEY, KEY))
     async def a_retry_gets_the_same_turn(self, headers: Any) -> None:
-        """A retry (a count above 0, or an equal idempotency key) gets the first attempt's turn, trained on once."""
+        """A retry (a count above 0 or an equal idempotency key) gets the first turn, which is trained on only once."""
         client = await self.play("one", "two")
         for attempt in headers:
             await client.talk(HELLO, says="one", headers=attempt)
@@ -124,7 +124,7 @@ class Training(Checks):
 
     @each(both=False, after_a_hang_up=True)
     async def a_retry_waits_for_the_first_attempt(self, hangs_up: bool) -> None:
-        """A retry during the first attempt gets that attempt's turn, even if the first client has hung up."""
+        """A retry that arrives during the first attempt gets that attempt's turn, even if the first client hung up."""
         client = await self.play("one", "two")
         [attempt] = await self.generating(client.talk(HELLO, headers=FIRST))
         if hangs_up:
@@ -136,7 +136,7 @@ class Training(Checks):
         await client.trains("one")
 
     async def a_client_may_hang_up_at_each_event(self) -> None:
-        """A turn whose finish reason was sent is trained on; a retry after an earlier hang-up gets the same turn."""
+        """A turn is trained on if its finish reason was sent; a retry after an earlier hang-up gets the same turn."""
         events = await (await self.play(CALL)).events(HELLO, tools=TOOLS)
         finish = next(i for i, (_, chunk) in enumerate(events) if chunk["choices"][0]["finish_reason"])
         for most in range(1, len(events) + 1):
@@ -179,7 +179,7 @@ class Training(Checks):
         end.result()
         response = await client.send({"messages": [HELLO]})
         expect(response.status_code in (401, 403, 404, 409, 410), f"status {response.status_code}")
-        equal(len(self.engine.played), 2, "turns that the engine played")
+        equal(len(self.engine.played), 2, "number of turns that the engine played")
 
     async def an_ordinary_agent_gives_one_sequence(self) -> None:
         """An agent that appends turns and results, with changing headers, produces one sequence."""
@@ -190,7 +190,7 @@ class Training(Checks):
         await client.trains(CALL, "It is 3.", "Bye.", sequences=1)
 
     async def anthropics_messages_give_one_sequence(self) -> None:
-        """A call, its result, dropped thoughts and a changing billing header lead to a single training sequence."""
+        """A conversation with a call, dropped thoughts and a changing billing header produces one sequence."""
         client, messages = await self.play(THOUGHTS + CALL, "It is 3."), [ADD]
         for number in range(2):
             header = f"x-anthropic-billing-header: cc_version=2.1.{number}; cch={number:05x};"
@@ -206,7 +206,7 @@ class Training(Checks):
 
     @each(items=True, previous_response_id=False)
     async def responses_give_one_sequence(self, is_whole: bool) -> None:
-        """A call's result continues the sequence, whether sent with the answer's items or `previous_response_id`."""
+        """A call's result continues the sequence, whether it comes with all items or with `previous_response_id`."""
         client, path = await self.play(THOUGHTS + CALL, "It is 3."), "/v1/responses"
         tools = [{"type": "function", **TOOLS[0]["function"]}]
         first = await client.post(path, input=[ADD], tools=tools)
@@ -235,7 +235,7 @@ class Training(Checks):
         await client.trains(turn, "It is 3.", sequences=1)
 
     async def forks_and_roll_backs_train_each_token_once(self) -> None:
-        """If a turn has two continuations (one after a rollback), all three turns are trained on once."""
+        """If a turn has two continuations (one after a rollback), all these turns are trained on exactly once."""
         client = await self.play("root", "left", "right", "far right")
         root = await client.talk(HELLO)
         await client.talk(*root, user("Left?"))
@@ -243,7 +243,7 @@ class Training(Checks):
         await client.trains("root", "left", "right", "far right")
 
     async def compacted_histories_start_a_sequence(self) -> None:
-        """If a client replaces the history with a summary, a sequence starts that has the summary as context."""
+        """If a client replaces the history with a summary, a new sequence starts, with the summary as context."""
         client = await self.play("A long turn.", "A summary.", "The end.")
         await client.talk(*await client.talk(HELLO), user("Summarise."), says="A summary.")
         await client.talk(user("Summary: A summary.\nContinue."))
@@ -260,7 +260,7 @@ class Training(Checks):
         await client.trains("one", "two", *["three"] * is_answered)
 
     async def parallel_conversations_do_not_mix(self) -> None:
-        """In simultaneous conversations of a session, such as those of sub-agents, each token is trained on once."""
+        """In simultaneous conversations in a session, such as sub-agents', each token is trained on exactly once."""
         client = await self.play()
 
         async def agent(number: int) -> None:
@@ -287,11 +287,11 @@ class Training(Checks):
             messages = await client.talk(user(text), tools=TOOLS)
             await client.talk(*messages, *results(messages, text), tools=TOOLS)
             counts.append([ids.count(self.engine.tokenizer.eos_token_id) for ids in self.engine.by_prompt])
-        equal(counts[1], counts[0], "numbers of end-of-message tokens in the prompts")
+        equal(counts[1], counts[0], "counts of end-of-message tokens in the prompts")
 
     @each(unknown=called("multiply", a=1, b=2), unreadable="I add.\n<tool_call>\n{a: 1\n</tool_call>")
     async def odd_calls_are_no_error(self, turn: str) -> None:
-        """A call to an unknown tool, or a call that is not JSON, becomes a call or text, as in inference servers."""
+        """A call that names an unknown tool or is not JSON is answered as a call or as text, not with an error."""
         client = await self.play(turn, "Sorry.")
         messages = await client.talk(ADD, tools=TOOLS)
         is_call = bool(messages[-1].get("tool_calls"))
@@ -320,7 +320,7 @@ class Training(Checks):
         equal((await client.trains("one"))[0].logprobs is not None, is_on, "whether there are log-probs")
 
     async def new_weights_are_a_range(self) -> None:
-        """An episode reports all weight versions that sampled it, even within a turn, and no other model's versions."""
+        """An episode reports all versions of the policy that sampled it, even within a turn, and no other model's."""
         spans = {"two": (7, 8), "early": (3, 3), "side": (9, 9)}
         client = await self.play("one", *(ScriptedTurn(*span) for span in spans.items()))
         [first] = await self.generating(client.talk(HELLO))
@@ -338,7 +338,7 @@ class Training(Checks):
         max_completion_tokens=({"max_completion_tokens": 3, "finish": "length"}, "one two three"),
     )
     async def cut_turns_are_trained_as_sampled(self, case: Any) -> None:
-        """A turn that a stop string or a limit ends is trained on up to its end, and the conversation continues."""
+        """A turn that ends at a stop string or a limit is trained on up to that end; the conversation continues."""
         options, turn = case
         client = await self.play(turn, "four")
         await client.talk(*await client.talk(HELLO, **options), user("Continue."))

@@ -16,7 +16,7 @@ from agent_rl.trajectory.trace.tokens import sampled_runs
 
 CHAT = "/v1/chat/completions"
 STOP = "STOP"
-"""The stop string of the checks; a gateway may cut the engine's turn after this string."""
+"""The stop string that the checks send; a gateway may cut the engine's turn after this string."""
 
 
 class Fault(Exception):
@@ -90,7 +90,7 @@ class Client:
         return response
 
     async def post(self, path: str, headers: Any = None, key: str | None = None, status: int = 200, **body: Any) -> Any:
-        """Send a request, check that the answer has the status `status`, and return the answer's body."""
+        """Send a request, check the status of the answer, and return the answer's body."""
         response = await self.send(body, path, headers, key)
         equal(response.status_code, status, f"status of the answer {response.text:.200}")
         return response.json()
@@ -98,7 +98,7 @@ class Client:
     async def talk(
         self, *messages: Mapping[str, Any], says: str | None = None, finish: str | None = None, **options: Any
     ) -> list[Any]:
-        """Return a conversation with its answer; check the answer's text and finish reason if they are given."""
+        """Send a conversation and return it with its answer; check the answer's text and finish reason if given."""
         body = await self.post(CHAT, messages=messages, **options)
         for choice in body.get("choices") or ():
             answer = choice["message"].get("content"), choice["finish_reason"]
@@ -124,7 +124,7 @@ class Client:
         return events
 
     async def trains(self, *texts: str, sequences: int | None = None) -> list[TrainedSequence]:
-        """End the session, check that exactly the turns with these texts are trained on, and return its sequences."""
+        """End the session, check that the trained turns have these texts, and return the session's sequences."""
         assert isinstance(self._driver, Driver)
         await self._driver.finish(self.session)
         trained = await self._driver.sequences(self.session)
@@ -148,7 +148,7 @@ TOOLS: list[Any] = [{"type": "function", "function": {"name": "add", "parameters
 
 
 def results(conversation: Sequence[Mapping[str, Any]], *texts: str) -> list[dict[str, Any]]:
-    """Return results of the calls in the last turn of a conversation."""
+    """Return messages with these results for the calls in the last turn of a conversation."""
     pairs = zip(conversation[-1]["tool_calls"], texts, strict=True)
     return [{"role": "tool", "tool_call_id": call["id"], "content": text} for call, text in pairs]
 
@@ -171,7 +171,7 @@ def _sampled(sequences: Sequence[TrainedSequence], engine: Engine) -> list[Scrip
         for first, last in sampled_runs(mask):
             own = None if logprobs is None else list(logprobs[first:last])
             turn = _turn(engine, (*prompt, *response[:first]), list(response[first:last]), own)
-            expect(turn.number not in trained, f"{turn.text!r} is trained twice")
+            expect(turn.number not in trained, f"{turn.text!r} is trained on twice")
             trained[turn.number] = turn
     return [trained[number] for number in sorted(trained)]
 
@@ -182,7 +182,7 @@ def _turn(engine: Engine, before: tuple[int, ...], tokens: list[int], logprobs: 
     end = len(tokens) if text.endswith(STOP) else None
     played = [turn for turn in engine.by_prompt.get(before, ()) if turn.token_ids[:end] == tokens]
     same = [turn for turn in played if logprobs in (None, turn.logprobs[: len(tokens)])]
-    expect(played, f"{text!r} is trained after {engine.tokenizer.decode(before)!r:.200}, where it was not sampled")
-    expect(same, f"{text!r} is trained with log-probs that the engine did not return")
-    expect(end or STOP not in same[0].text, f"{text!r} is trained, although it contains a stop string")
+    expect(played, f"{text!r} is trained on after {engine.tokenizer.decode(before)!r:.200}, where it was not sampled")
+    expect(same, f"{text!r} is trained on with log-probs that the engine did not return")
+    expect(end or STOP not in same[0].text, f"{text!r} is trained on, although it contains a stop string")
     return same[0]

@@ -1,4 +1,4 @@
-"""An engine that plays the turns of a script, without a model.
+"""An engine that has no model, and instead answers each request with the next turn of a script.
 
 The engine offers verl's `generate` in this process; over HTTP it offers vLLM's chat completions with token ids and
 vLLM's `/inference/v1/generate`. Every turn has different log-probs, so a trained token's log-prob identifies its turn.

@@ -23,18 +23,18 @@ MAX_PADDED = 2**24
 
 
 class Slots(NamedTuple):
-    """Positions of a batch's contexts in the caches, the same for all layers.
+    """Where the contexts of a batch's requests lie in the key and value caches; the slots are the same for all layers.
 
     Shapes: B is the number of requests, and S the number of tokens in the longest context.
     """
 
     flat: torch.Tensor
-    """Shape (B * S,); slots past the end of a context may belong to other requests."""
+    """The slots, with shape (B * S,); those past the end of a context may belong to other requests."""
     mask_BS: torch.Tensor
 
 
 def install() -> None:
-    """Install the hooks of this module and `sampling` on a CPU; SGLang calls this function in its processes."""
+    """On a CPU, install the hooks from this module and from `sampling`; SGLang calls this function in its processes."""
     if os.environ.get("SGLANG_USE_CPU_ENGINE") != "1":
         return
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType

@@ -5,8 +5,8 @@ SGLang. SGLang's server process, a fork of `fork_server`, has already imported t
 Ray's threads, and a process with threads cannot be forked safely. The server process is therefore forked once more
 before Ray starts in it. The copy waits, and later serves as `multiprocessing`'s fork server.
 
-The copy is a child of the server process and is killed with it. SGLang's processes exit with the copy, which forwards
-their SIGQUIT to the server process.
+The copy is a child of the server process and is killed with it. SGLang's processes exit when the copy exits; if they
+send SIGQUIT to the copy, it forwards the signal to the server process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def prepare() -> None:
             os.close(alive_w)
             _become_fork_server(other, listener.detach(), alive_r)
     os.close(alive_r)
-    server: Any = forkserver._forkserver  # the values that `ensure_running` would set
+    server: Any = forkserver._forkserver  # `ensure_running` would set the same attributes
     server._forkserver_address, server._forkserver_alive_fd, server._forkserver_pid = path, alive_w, pid
 
 

@@ -50,7 +50,7 @@ LIBRARIES = (
     "aiohttp",
     "sglang.srt.entrypoints.http_server",
 )
-"""Third-party modules that verl's processes import, in this order."""
+"""Third-party modules that verl's processes import, in the order of import."""
 RAYS = ("ray.util.state",)
 """Modules imported in the first worker's environment, because Ray reads its settings when it is imported. A module that
 defines actors, such as transfer_queue, must not be listed: importing it seeds Ray's random numbers, so all forks would
@@ -74,20 +74,20 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
     if not switch.is_selected() or environ.get("RAY_ADDRESS", "local") not in ("", "local"):
         yield {}
         return
-    short = environ.get("RAY_TMPDIR")  # a socket's path must be short
+    short = environ.get("RAY_TMPDIR")  # chosen because a socket's path must be short
     if short:
-        os.makedirs(short, exist_ok=True)  # Ray would create this folder later
+        os.makedirs(short, exist_ok=True)  # Ray would create this folder only later
     prefix = f"agent_rl_{environ.get(RUN, '')}"
     if RUN in environ:  # an earlier start of this run was killed and left its folder
         for left in Path(short or tempfile.gettempdir()).glob(f"{prefix}_*"):
             shutil.rmtree(left, ignore_errors=True)
     folder = tempfile.mkdtemp(prefix=f"{prefix}_", dir=short or None)
     path = f"{folder}/forks"
-    environ = {**environ, **switch.child_environment(), "OMP_NUM_THREADS": "1"}  # a fork loses OpenMP's threads
+    environ = {**environ, **switch.child_environment(), "OMP_NUM_THREADS": "1"}  # forks lose OpenMP's threads
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(path)
-            listener.listen(64)  # workers wait while the libraries are imported
+            listener.listen(64)  # workers queue here while the server imports the libraries
             fd = listener.fileno()
             server = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(fd)],
@@ -128,11 +128,11 @@ def fork_workers(module: ModuleType) -> None:
 
 def main(fd: int) -> None:
     """Serve requests until standard input is closed; in a fork, run the requested script."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # Ray's processes do the same; they exit with the driver
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # Ray's processes block SIGINT and exit with the driver
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # see `launch.process.begin_child`
     environment = dict(os.environ)
     if sys.path[0] == os.getcwd():
-        sys.path[0] = ""  # the same folder; a fork replaces "" with its script's folder
+        sys.path[0] = ""  # lets `_become` recognize this entry and put the folder of a fork's script there
     with socket.socket(fileno=fd) as listener:
         _import(LIBRARIES)
         added = {name: value for name, value in os.environ.items() if environment.get(name) != value}

@@ -1,4 +1,4 @@
-"""Registrations with verl 0.9.1 for a CPU, and patches where verl lacks an extension point and fails on a CPU.
+"""Registers the CPU's parts with verl 0.9.1, and patches verl where it fails on a CPU and has no extension point.
 
 Each function changes one module right after its import. Patches that only make a small run faster are in `speed`.
 """

@@ -59,7 +59,7 @@ def add_module(name: str, values: Mapping[str, Any] | None = None, *, more: bool
     Args:
         name: the full name, including the package.
         values: the module's contents; if None, every name in the module is a placeholder.
-        more: whether names that `values` does not contain are placeholders.
+        more: whether names that are missing in `values` become placeholders.
     """
     module = sys.modules[name] = ModuleType(name, "Stand-in.")
     module.__spec__, module.__path__ = ModuleSpec(name, None, is_package=True), []

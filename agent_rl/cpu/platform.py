@@ -54,12 +54,12 @@ def _device_module() -> ModuleType:
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
-    """One CPU device; Ray schedules it as a logical resource named GPU, as verl's resource pools request."""
+    """One CPU device; Ray schedules it as a logical resource named GPU, because verl's resource pools request GPUs."""
 
     device_name = vendor_name = "cpu"
     device_module = _device_module()
     is_available = _always(True)
-    is_platform_available = _always(False)  # never detected: a GPU machine must not silently fall back to the CPU
+    is_platform_available = _always(False)  # not detected, so that no GPU machine silently falls back to the CPU
     current_device = _always("cpu")  # verl passes this to `Tensor.to`, where an index would mean a GPU
     device_count = _always(1)
     set_device = synchronize = set_allocator_settings = empty_cache = _nothing

@@ -1,4 +1,4 @@
-"""Chooses the threads and dtype of a run on a CPU, based on its model's size and the CPU's instructions.
+"""Chooses the number of threads and the dtype for a run on a CPU, based on its model's size and the CPU's instructions.
 
 A model of some 100,000 parameters is fastest in float32 with one thread for each process, because generating one token
 for each request of a batch is too little work to divide. An update reads whole sequences, and in synchronous training
@@ -24,9 +24,9 @@ BFLOAT16 = ("amx_bf16", "avx512_bf16")
 """CPU instructions that multiply bfloat16, with the names in /proc/cpuinfo."""
 THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
-"""Environment variable with the number of threads of training processes, if other processes have fewer."""
+"""Environment variable with the number of threads in a training process, set if other processes have fewer threads."""
 SMALL_UPDATE_THREADS = 2
-"""The number of threads with which a small model's update was measured."""
+"""Number of threads for a small model's update, if cores suffice; its speedup was measured with this number."""
 TRAINED = (
     "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype",
     "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype",
@@ -37,12 +37,12 @@ ENGINE = "actor_rollout_ref.rollout.dtype"
 
 @dataclass(frozen=True)
 class CPUProfile:
-    """The threads and the dtype of a model's computations.
+    """The number of threads and the dtype for a model's computations.
 
     Attributes:
-        threads: torch's threads in each process.
-        training_threads: torch's threads in a training process.
-        bfloat16: whether matrix products are computed, and the engine's weights and KV cache are stored, in bfloat16.
+        threads: number of torch's threads in each process.
+        training_threads: number of torch's threads in a training process.
+        bfloat16: whether bfloat16 is the dtype of matrix products and of the engine's weights and KV cache.
         reason: the reason for the choice, in words.
     """
 
@@ -57,11 +57,11 @@ class CPUProfile:
         return "bfloat16" if self.bfloat16 else "float32"
 
     def overrides(self) -> dict[str, str]:
-        """Return the keys that differ from `platform/cpu.yaml`, with their values."""
+        """Return the configuration keys whose values differ from `platform/cpu.yaml`, with the new values."""
         return {ENGINE: "bfloat16", **dict.fromkeys(TRAINED, "bf16")} if self.bfloat16 else {}
 
     def use_threads(self) -> None:
-        """Set the threads of this process, unless the user has set them."""
+        """Set the number of threads for this process, unless the user has set it."""
         if not is_users_own(THREADS):
             import torch
 
@@ -69,7 +69,7 @@ class CPUProfile:
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:
-        """Set the thread variables for processes started in this block, unless the user has set them."""
+        """Set the number of threads for processes started in this block, unless the user has set it."""
         if is_users_own(THREADS):
             yield
             return

@@ -37,7 +37,7 @@ class CPUServerAdapter(ServerAdapter):
                 tensor is a collective operation.
             global_steps: version of the weights, which the server reports with each generation.
             wire_format: unused; the tensors are always full, because `switch.check` rejects other formats.
-            kwargs: verl's arguments for LoRA adapters, which are merged into the weights, as `switch.check` requires.
+            kwargs: unused; verl's arguments for LoRA adapters, which are merged into the weights (see `switch.check`).
 
         Raises:
             RuntimeError: the server rejected the weights.

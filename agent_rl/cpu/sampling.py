@@ -1,11 +1,11 @@
 """Masks and samples tokens on a CPU, in SGLang's processes; `agent_rl.cpu.attention.install` installs both functions.
 
-On a CPU too, a judge's verdict must follow a JSON schema. xgrammar has a kernel for the CPU, which SGLang 0.5.12 does
-not call: its xgrammar backend masks logits on accelerators only.
+A judge's verdict must follow a JSON schema, also on a CPU. xgrammar has a kernel for the CPU, but SGLang 0.5.12 does
+not call the kernel: its xgrammar backend masks logits on accelerators only.
 
 A token is sampled by inverting the cumulative probabilities. torch.multinomial draws a random number for each entry of
-the vocabulary, which takes 69 ms for 64 requests and 49,152 entries on one core, whereas the sums take 3 ms. The draws
-took a tenth of the engine's time with a 0.1M-parameter model.
+the vocabulary, which takes 69 ms for 64 requests and 49,152 entries on one core, whereas the sums take 3 ms. With a
+0.1M-parameter model, torch.multinomial took a tenth of the engine's time.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
     def build_topology(
         cls, actor_wg_world_size: int, rollout_world_size: int, metadata: list[dict[str, Any]]
     ) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-        """Return the writer's folder for every rank.
+        """Return the arguments of `init_process_group` for every rank: the folder that the writing rank created.
 
         Raises:
             ConfigError: the ranks are on several machines.
@@ -85,7 +85,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
 
     async def receive_weights(self, global_steps: int | None = None) -> AsyncGenerator[tuple[str, torch.Tensor], None]:  # type: ignore[override]
         """Wait for the file with the weights, and yield the file's tensors."""
-        while not os.path.exists(self._file):  # noqa: ASYNC110, ASYNC240 - another process writes it; no disk is involved
+        while not os.path.exists(self._file):  # noqa: ASYNC110, ASYNC240 - another process writes it, in memory
             await asyncio.sleep(POLL_S)
         for name, tensor in load_file(self._file).items():
             yield name, tensor
@@ -96,7 +96,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
 
 
 def weights_folder() -> str:
-    """Create a folder for the weights of an update, which the launcher removes if this process is killed."""
+    """Create a folder for an update's weights; the launcher removes the folder if this process is killed."""
     return tempfile.mkdtemp(prefix=f"{WEIGHTS}{os.environ.get(RUN, '')}_", dir=SHARED_MEMORY)
 
 

@@ -2,7 +2,7 @@
 
 verl reads the variable itself to choose its platform. If the variable is `cpu`, the plugin calls `activate` in every
 process that imports verl, which sets threads and environment variables for this process and its children. The engine
-flags and dtypes are the hydra group `platform=cpu` (agent_rl/config/platform/cpu.yaml), which the launcher adds.
+flags and dtypes are in the hydra group `platform=cpu` (agent_rl/config/platform/cpu.yaml), which the launcher adds.
 
 Stand-ins for packages that are not installed are on the path of child processes only, because transformers decides
 whether torchvision exists when it is first imported, and verl has already imported it in this process. verl imports
@@ -23,33 +23,33 @@ from agent_rl.errors import ConfigError
 STAND_INS_DIR = Path(__file__).parent / "stand_ins"
 
 ENVIRONMENT = {
-    # Processes that share few cores with torch's default threads were measured up to 15 times slower.
+    # With torch's default number of threads, processes that shared few cores were up to 15 times slower.
     "OMP_NUM_THREADS": "1",
     # A training step takes a fifth less time when malloc keeps the memory of one micro-batch for the next.
     "MALLOC_MMAP_THRESHOLD_": "33554432",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "SGLANG_USE_CPU_ENGINE": "1",
-    # The engine may run on every core; SGLang otherwise looks for NUMA nodes, which a container may not show.
+    # Lets the engine run on every core; SGLang otherwise looks for NUMA nodes, which a container may not show.
     "SGLANG_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
     # Compiling needs a triton backend, which is missing. SGLang reads this variable at import.
     "TORCHDYNAMO_DISABLE": "1",
     # verl reads each worker's visible devices from the variable that the platform specifies.
     "CPU_VISIBLE_DEVICES": "0",
     "TOKENIZERS_PARALLELISM": "false",
-    # TransferQueue otherwise runs each of its many small operations with a thread for each core.
+    # TransferQueue otherwise runs each of its many small operations on as many threads as there are cores.
     "TQ_NUM_THREADS": "1",
     # verl's other way to send a trajectory to a reward worker, torch.save, takes several times as long.
     "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",
     # Ray would start an idle process for each logical core.
     "RAY_prestart_worker_first_driver": "0",
-    # Otherwise Ray's server stores 100,000 calls for commands that list them, and grows by about 100 MiB until then.
+    # Otherwise Ray's server keeps up to 100,000 calls for commands that list calls, and grows by about 100 MiB.
     "RAY_task_events_max_num_task_in_gcs": "10000",
     # Otherwise Ray warns at each start that it will one day stop hiding accelerators from actors that need none.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 """Default values; a variable that the user has set keeps its value."""
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * 128)}
-"""Hides the machine's GPUs, which SGLang would otherwise choose. Ray gives a worker one entry per reserved logical GPU,
+"""Hides the machine's GPUs, which SGLang would otherwise use. Ray gives a worker one entry per reserved logical GPU,
 and refuses to start with fewer entries."""
 WEIGHTS = "agent_rl_weights_"
 """Prefix of the shared-memory folders that contain an update's weights; the run's mark follows the prefix."""

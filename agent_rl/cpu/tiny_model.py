@@ -36,8 +36,8 @@ IM_END = "<|im_end|>"
 MAX_POSITIONS = 2048
 
 # This is Qwen2.5's ChatML without the default system message and the tool list, for which a tiny model has no use.
-# Without these two, rendering messages one by one yields exactly the same text as rendering them together.
-# Tool calls and results look as in Qwen2.5, so that verl's "hermes" parser can be tried; `tools` are not shown.
+# With this template, rendering messages one by one yields exactly the same text as rendering them together.
+# Tool calls and results have Qwen2.5's format, so that verl's "hermes" parser can be tried; `tools` are not shown.
 CHAT_TEMPLATE = """\
 {%- set known = tools %}
 {%- for message in messages %}
@@ -59,7 +59,7 @@ CHAT_TEMPLATE = """\
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}
 """
 
-# Enough English and agent formatting for the untrained model's tokenizer; every other text is encoded byte by byte.
+# Enough English and agent formatting for the untrained model's tokenizer; all other text is encoded byte by byte.
 CORPUS = (
     "You are a careful assistant that may use tools. Answer the question of the user.\n",
     'Thought: I should compute this first.\nAction: calculator\nAction Input: {"expression": "12+34"}',
@@ -91,7 +91,7 @@ def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 
     trained = Tokenizer(models.BPE())
     trained.normalizer = rules.normalizer
     # Qwen2's rules already make each digit its own piece, but keep a newline together with the punctuation before it.
-    # The text of a turn would then encode differently with and without its end.
+    # With these rules, a turn's text would have different ids depending on whether the turn's end follows.
     # Training on isolated newlines prevents this, because no merge contains a newline.
     newline = pre_tokenizers.Split(Regex("\n"), behavior="isolated")
     trained.pre_tokenizer = pre_tokenizers.Sequence([newline, rules.pre_tokenizer])
@@ -154,7 +154,7 @@ def make_model(
 def make_classifier(
     out_dir: str | Path, tokenizer: PreTrainedTokenizerBase, *, seed: int = 0, **shape: int
 ) -> LlamaForSequenceClassification:
-    """Create and save a random fp32 Llama with one score at the last token, like a Bradley-Terry reward model.
+    """Create and save a random fp32 Llama that outputs a score at the last token, like a Bradley-Terry reward model.
 
     Args:
         out_dir: folder to write to, normally the tokenizer's.
@@ -175,7 +175,7 @@ def _shape(
     heads: int = 4,
     max_positions: int = MAX_POSITIONS,
 ) -> dict[str, Any]:
-    """Return the keys of a model's configuration.
+    """Return the arguments of a model's configuration class.
 
     Args:
         tokenizer: source of the vocabulary size and of the padding and end-of-sequence ids.

@@ -1,4 +1,4 @@
-"""The row contract of verl and the agent loops, the storage of rows, and converters for data sets.
+"""The contract for rows that verl and the agent loops read, storage for rows, and converters for data sets.
 
 `contract` defines the contract, `rows` makes one row, `shapes` reads rows in other formats, `storage` writes and reads
 files; each data set has its own module. These modules do not depend on verl, tools or agents, and importing the modules

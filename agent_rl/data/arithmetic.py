@@ -59,7 +59,7 @@ class Problem:
 
 
 def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[Problem]:
-    """Return the first `count` problems of a seed, without repeated questions or expressions.
+    """Return the first `count` problems for a seed, without repeated questions or expressions.
 
     Args:
         seed: the same seed always yields the same problems; a smaller `count` yields the first of these problems.
@@ -88,7 +88,7 @@ def train_test(
     The test problems do not depend on the number of training problems, so runs on more data stay comparable.
 
     Args:
-        seed: seed of both splits.
+        seed: random seed for both splits.
         train_count: number of problems for training.
         test_count: number of problems for testing.
         exclude: questions and expressions that must not occur in either split.

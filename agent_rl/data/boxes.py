@@ -6,7 +6,7 @@ import re
 from collections import deque
 
 MAX_TEXT = 50_000
-"""Number of characters that are searched for boxes at the end of a text."""
+"""Number of characters at the end of a text that are searched for boxes."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
 _MAX_BOX = 2_000  # maximum number of characters in a box
 _MAX_BOXES = 10

@@ -177,12 +177,12 @@ class Rows:
     """Checks and settings that the caller of `check_files` supplies.
 
     Attributes:
-        names: returns findings about agents, tools and scorers that a row names but that do not exist.
+        names: returns a finding for each agent, tool or scorer that a row names but that does not exist.
         length: returns the length of the prompt as the model sees it, in `unit`.
         unit: unit of prompt lengths.
         grade: returns findings about the ground truths of some rows.
         sample: number of rows that `grade` gets, drawn at random with `seed`; None means all rows.
-        seed: seed of the sample.
+        seed: random seed for the sample.
         defaults: default values of columns, for example the recipe's agent.
     """
 

@@ -42,7 +42,7 @@ def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, 
     """
     read = next((read for column, read in _FORMS.items() if column in example), None)
     if read is None:
-        problem = f"the columns have an unknown form: {', '.join(map(str, example))}"
+        problem = f"no known form has these columns: {', '.join(map(str, example))}"
         raise ConfigError("column question", problem, f"Use rows with one of the columns {', '.join(_FORMS)}")
     source, question, tests, solution = read(example)
     open_tests, hidden = (None, tests) if visible is None else _divide_tests(example, tests, visible)
@@ -153,7 +153,7 @@ _FORMS = {
     "input_output": _apps,
     "test": _kodcode,
 }
-"""The reader of each form, by a column that identifies the form; earlier columns take precedence."""
+"""The reader for each form of example, by a column that identifies the form; earlier entries take precedence."""
 
 
 def _with_start(example: Mapping[str, Any], question: str) -> str:
@@ -162,5 +162,5 @@ def _with_start(example: Mapping[str, Any], question: str) -> str:
 
 
 _HUB = {"test": Hub("newfacade/LeetCodeDataset", None, "test")}
-_VISIBLE = {"type": int, "metavar": "N", "help": "Number of tests that the row's tool run_tests gets"}
+_VISIBLE = {"type": int, "metavar": "N", "help": "Number of tests in each row for its run_tests tool"}
 CODE = RawSet("code", to_row, _HUB, arguments={"--visible": _VISIBLE})

@@ -52,10 +52,10 @@ class RawSet:
         arguments: additional command line options for argparse, whose values are passed to `prepare`.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
         prepare: called once with the options before reading starts; returns the options to pass to `to_row`.
-        generate: makes the examples of each split, so no input is read. The function gets the options, the seed, and
-            the number of examples per split, and removes the options that it uses.
+        generate: makes the examples of each split, instead of reading them. The function gets the options, the seed,
+            and the number of examples per split, and removes the options that it uses.
         test_share: share of the rows for the `test` split, if the input has no such split.
-        trial: returns the reason why a row is omitted, or "" to keep the row.
+        trial: returns the reason to omit a row, or "" to keep the row.
     """
 
     name: str
@@ -140,7 +140,7 @@ def _convert(
         common: options that all data sets have.
 
     Returns:
-        The number of rows by file, and the number of omitted rows by reason.
+        The number of rows in each file, and the number of rows omitted for each reason.
 
     Raises:
         ConfigError: an example cannot be read or converted; the error names the file and line.
@@ -166,7 +166,7 @@ def _convert(
 
 
 def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> str:
-    """Return the split of an example; a share of `train`, drawn by row number or by a column, moves to `test`."""
+    """Return an example's split; a random share of `train` moves to `test`, row by row or by a column's values."""
     key, column, share = number, common.get("split_by"), common.get("test_share")
     if column is not None:
         key = value_of(example, column)
@@ -176,7 +176,7 @@ def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> 
         return split
     digest = hashlib.blake2b(f"{common['seed']} {key}".encode(), digest_size=8).digest()
     is_test = int.from_bytes(digest, "big") < share * 2**64
-    return "test" if is_test or (number == 0 and column is None) else split  # even a small data set gets a test row
+    return "test" if is_test or (number == 0 and column is None) else split  # so that `test` gets at least one row
 
 
 def value_of(example: Mapping[str, Any], *names: str) -> Any:
@@ -234,7 +234,7 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
         path("--input", nargs="+", help="Input files; a word in a file's name, such as test, sets the split")
         path("--local_dataset_path", help="A folder with train and test files, or a single file")
         add("--hub", help=f"Data set on the Hub, default: {hub.name}")
-        add("--split_by", help="Column with the split, or a column whose equal values must stay in one split")
+        add("--split_by", help="Column with the split, or a column whose equal values belong in the same split")
         text = "Share of train rows for the test split, default: %(default)s"
         add("--test_share", metavar="<float>", type=_share, default=data_set.test_share, help=text)
     else:

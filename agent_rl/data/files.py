@@ -110,7 +110,7 @@ def read_rows(path: str, most: int) -> RowsFile:
 
 
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
-    """Return the columns, with both types, that prevent verl from joining two files; a missing column does not."""
+    """Return the columns whose types in the two files differ so that verl cannot join the files, with both types."""
     import pyarrow as pa
     from datasets import Dataset, concatenate_datasets  # verl joins files with this function
 
@@ -126,7 +126,7 @@ def differences(one: RowsFile, other: RowsFile) -> list[str]:
 
 
 def without_prompt(path: str, columns: Sequence[str]) -> tuple[str, str]:
-    """Describe the problem of a file without a prompt column, and the command that converts the file."""
+    """Return the problem with a file that has no prompt column, and a remedy: the command that converts the file."""
     question, answer = (next((name for name in names if name in columns), "COLUMN") for names in (QUESTIONS, ANSWERS))
     command = ["agent-rl", "data", "convert", path, "--prompt", question, "--answer", answer]
     problem = f"{path} has no prompt column, only {', '.join(map(str, columns))}"

@@ -87,9 +87,9 @@ class RowOrder:
     """The endless sequence in which a run draws its rows.
 
     Args:
-        rows: facts about the rows; a row's number is its position in these facts.
+        rows: facts about the rows; rows are numbered in the order of these facts.
         settings: the `agent_rl.data` section; `order: null` means `shuffled`.
-        seed: seed of all shuffling.
+        seed: random seed for all shuffling.
 
     Attributes:
         names: sorted names of the sources.
@@ -185,7 +185,7 @@ class RowOrder:
         return {"table": table, "progress": asdict(self._position)}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from another order's state, with that order's seed and this order's settings.
+        """Continue from a state that another order saved, with the saved seed and this order's own settings.
 
         Raises:
             ConfigError: the state belongs to other rows or to verl's order.

@@ -136,10 +136,10 @@ def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
     """Decorate a function that returns `make_row`'s arguments for an example, so that it returns the row instead.
 
     Args:
-        arguments_of: takes the example, and those of `split`, `index` and the options that it has as parameters.
+        arguments_of: takes the example; `split`, `index` and options are passed only if it has parameters for them.
 
     Returns:
-        `(example, split, index, **options) -> row`; all other options are passed to `make_row`.
+        `(example, split, index, **options) -> row`; options that `arguments_of` does not take go to `make_row`.
     """
     names = list(signature(arguments_of).parameters)[1:]
 

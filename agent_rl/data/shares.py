@@ -67,7 +67,7 @@ def _by_file(
     values: dict[str, float] = {}
     file_of: dict[str, str] = {}
     for weight, (path, sources) in zip(weights, files, strict=True):
-        own = [source for source in sources if source in counts]  # verl may have filtered rows
+        own = [source for source in sources if source in counts]  # verl may have filtered out all rows of a source
         total = sum(counts[source] for source in own)
         for source in own:
             if source in file_of:

@@ -81,9 +81,7 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
             info["initial_config"] = example.get("initial_config")
     else:
         remedy = "Use the columns of BFCL (question, function), xLAM (query, tools, answers) or RLLA"
-        raise ConfigError(
-            "column question", f"the columns have an unknown form: {', '.join(map(str, example))}", remedy
-        )
+        raise ConfigError("column question", f"no known form has these columns: {', '.join(map(str, example))}", remedy)
     if functions and agent_name == IN_TEXT:
         prompt = _prompt(prompt, functions)
     elif functions:

@@ -1,4 +1,4 @@
-"""A task as one class with rows, tools, the state of an episode and the reward.
+"""Defines a task as one class, with its rows, its tools, the state of each episode, and the reward.
 
     class Lockers(Environment):
         def rows(self, split, seed): ...

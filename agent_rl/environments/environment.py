@@ -14,12 +14,12 @@ from agent_rl.trajectory import Trajectory
 
 
 class Environment:
-    """A task with its rows, its tools, the state of a trajectory, and the reward.
+    """Base class of a task, with its rows, its tools, the state of a trajectory, and the reward.
 
     The class's docstring is the system message. A tool returns text, or data that the policy reads as JSON. If a tool
     raises `agent_rl.errors.ToolError`, the policy reads the message; any other exception is a bug in the class, which
-    leaves the trajectory unscored. The calls of a trajectory run one after the other, plain methods on the trajectory's
-    own thread, and `async` methods on the event loop. Each call has a time limit of `agent_rl.budget.tool_timeout_s`
+    leaves the trajectory unscored. The calls of a trajectory run one after the other: plain methods on the trajectory's
+    own thread, `async` methods on the event loop. Each call has a time limit of `agent_rl.budget.tool_timeout_s`
     seconds; after a timeout the instance is dropped and the trajectory is unscored.
     """
 
@@ -34,7 +34,7 @@ class Environment:
     answer: str | None = None
     """The agent's last message without a call, or None before the first such message."""
     done: bool = False
-    """Set `done` to True in a tool to end the episode after the call."""
+    """Whether the episode is over; a tool sets this to True to end the episode after its call."""
     turn_reward: float = 0.0
     """The sum of the rewards that `reward_turn` added for the current turn."""
 
@@ -45,7 +45,7 @@ class Environment:
 
         Args:
             split: `train` or `test`.
-            seed: seed of generated rows.
+            seed: seed for generating rows.
         """
         raise NotImplementedError
 
@@ -57,7 +57,7 @@ class Environment:
         return None
 
     def step(self, message: str) -> str | None:
-        """Answer a turn without a call, in the role of the world; None ends the episode.
+        """Answer a turn without a call, as the world would; returning None ends the episode.
 
         If a class does not define `step`, the first turn without a call ends the episode.
         """
@@ -84,7 +84,7 @@ class Environment:
         raise NotImplementedError
 
     def say(self, message: str) -> str | None:
-        """Send a message to the world from `solve`; return the answer of `step`."""
+        """Send a message from `solve` to the world; return the answer that `step` gives."""
         self.answer = message
         return self.step(message)
 

@@ -1,4 +1,4 @@
-"""`EnvironmentType`: a loaded environment with its methods as tools; `environment_rows` returns the rows."""
+"""`EnvironmentType`: a loaded environment, whose methods are tools; `environment_rows` returns its rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agent_rl.trajectory import plain
 NAME, ROW = "environment", "environment_row"
 """Keys of `extra_info`: the name of the row's environment, and the row's values as JSON text."""
 USER = "user"
-"""Key of the row's simulated user, in a row's values and in `extra_info`."""
+"""Key of the simulated user, both in a row's values and in `extra_info`."""
 SPLITS = ("train", "test")
 OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotations__} if not name.startswith("_"))
 """Names of attributes that are not tools."""
@@ -49,7 +49,7 @@ _REFUSED_IN_ASYNC = _REFUSED | dict.fromkeys(
         "Write def instead of async def: a plain method runs on a separate thread",
     ),
 )
-"""Calls that a method must not make, each with the problem and the remedy."""
+"""Calls that an `async` method must not make, each with the problem and the remedy."""
 
 
 class _Method(ToolConfig):
@@ -83,11 +83,11 @@ class EnvironmentType:
     resets_alike: ClassVar[bool] = True
     """Whether all samples of a row must begin in the same state."""
     parts: ClassVar[tuple[str, ...]] = ()
-    """Names of the reward's parts, if a trajectory may lack some parts; otherwise the run's trial finds the names."""
+    """Names of the reward's parts, if a trajectory may lack some; otherwise the trial before a run finds them."""
     metrics: ClassVar[tuple[str, ...]] = ()
     """Names of additional reward parts, which have no weight."""
     multi_turn: ClassVar[Mapping[str, Any]] = {}
-    """Values of `actor_rollout_ref.rollout.multi_turn` for a recipe with this environment."""
+    """Values for `actor_rollout_ref.rollout.multi_turn` in a recipe that uses this environment."""
 
     name: str
     target: str
@@ -268,7 +268,7 @@ def _functions(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def blocking_calls(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
-    """Yield the problem and remedy of each call that would block the event loop or needs the main thread."""
+    """Yield the problem and the remedy for each call that would block the event loop or cannot work in a run."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError):

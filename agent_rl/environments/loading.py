@@ -1,6 +1,6 @@
-"""Loads the class of an environment from a file, and opens the environment of a trajectory.
+"""Loads an environment's class from a file, and opens an environment for each trajectory.
 
-A mistake that is visible without running an episode raises a `ConfigError` with file, line and remedy.
+A mistake that is visible without running an episode raises a `ConfigError` that names file, line and remedy.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
 def open_environment(
     names: Mapping[str, str], row: Mapping[str, Any], limit_s: float, trajectory: Trajectory
 ) -> EnvironmentSession | None:
-    """Return a session of the row's environment, or None for a row without an environment.
+    """Return a session for the row's environment, or None if the row has no environment.
 
     Args:
         names: the `agent_rl.environments` section.
         row: the row's columns.
-        limit_s: time limit of one method call in seconds.
+        limit_s: time limit for one method call in seconds.
         trajectory: the row's trajectory.
 
     Raises:
@@ -105,9 +105,9 @@ def _only_class(target: str, place: Place) -> type:
         return classes[0]
     names = ", ".join(f"{cls.__name__} ({defined_at(cls)})" for cls in classes or own)
     if not classes:
-        problem = f"{target} has no subclass of agent_rl.Environment" + (f", only {names}" if names else "")
-        raise place.error(problem, "Derive the class of the task from it")
-    raise place.error(f"{target} has several environments: {names}", f"Name one: {target}:{classes[0].__name__}")
+        problem = f"{target} defines no subclass of agent_rl.Environment" + (f", only {names}" if names else "")
+        raise place.error(problem, "Derive the class of the task from agent_rl.Environment")
+    raise place.error(f"{target} defines several environments: {names}", f"Name one: {target}:{classes[0].__name__}")
 
 
 def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:

@@ -28,7 +28,7 @@ class CallError(Exception):
 
 
 def of_split(values: Iterable[Value], split: str) -> list[Value]:
-    """Return the values of a split; every fourth value is held out."""
+    """Return the values that belong to a split; every fourth value belongs to `test`."""
     return [value for number, value in enumerate(values) if (number % 4 == 3) == (split == "test")]
 
 
@@ -70,9 +70,9 @@ class Server:
 
         Args:
             key: the session's key; None means that the method is a function of the family.
-            method: `open` for a new session, or a method of the session or the family.
-            arguments: the arguments of the method.
-            ended: keys of the sessions that are no longer needed.
+            method: `open` for a new session, or the name of a method of the session or the family.
+            arguments: the arguments for the method.
+            ended: keys of sessions that are no longer needed.
         """
         if self._problem:
             return self._problem

@@ -1,4 +1,4 @@
-"""Environments of packages that need a separate Python, each served by a process of that Python.
+"""Environments of packages that need a separate Python, each served by a process that runs this Python.
 
     class_of("bfcl", "TicketAPI+TravelAPI")  # a subclass of Environment, whose methods send requests to the process
 
@@ -27,7 +27,7 @@ from agent_rl.errors import ConfigError, ToolError, UnscoredError
 from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
 
 REQUEST_S = 20.0
-"""Time limit of one request in seconds; shorter than the usual limit of a tool, because other requests wait."""
+"""Time limit for one request in seconds; shorter than a tool's usual limit, because other requests wait."""
 
 
 class Process:
@@ -55,7 +55,7 @@ class Process:
         Raises:
             LookupError: the process does not have the session.
             ValueError: the family rejected the arguments.
-            ToolError: a call failed in a way that the policy may read.
+            ToolError: a call failed with an error that the policy may read.
             UnscoredError: the process did not answer.
             RuntimeError: the family raised any other exception; the error names the line.
         """

@@ -24,7 +24,7 @@ from agent_rl.trajectory import Trajectory, plain
 from agent_rl.work.concurrency import OneThread, OutOfTime, within
 
 MESSAGE = "message"
-"""Key in a turn's notes for the agent's message to a simulated user."""
+"""Key in a turn's notes under which the agent's message to a simulated user is stored."""
 
 _parts: dict[type, frozenset[str]] = {}
 """For each class, the names of the parts in the first reward that an instance returned."""
@@ -36,7 +36,7 @@ class EnvironmentSession:
     Args:
         kind: the loaded class.
         row: the row's values, which are the arguments of `reset`.
-        limit_s: time limit of one method call in seconds.
+        limit_s: time limit for one method call in seconds.
         trajectory: the trajectory, which the instance may read.
 
     Raises:
@@ -115,7 +115,7 @@ class EnvironmentSession:
             return output
 
     async def step(self, message: str) -> tuple[str | None, float | None]:
-        """Answer a turn without a call; return the world's text (None at the end) and the reward of the turn."""
+        """Answer a turn without a call; return the world's text (None at the end) and the turn's reward."""
         self.instance.answer = message
         if self.done or not self.kind.has("step"):
             return None, None
@@ -166,7 +166,7 @@ class EnvironmentSession:
         return await self.run_function(name, getattr(self.instance, name), *values, **arguments)
 
     async def run_function(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
-        """Run a function as if it were the method with this name; see `run`."""
+        """Run a function, and report its errors as if it were the method with this name; see `run`."""
         try:
             return await self.timed(name, function, *values, **arguments)
         except Exception as error:

@@ -1,7 +1,7 @@
 """TRL environments: files that define the arguments of a `GRPOTrainer`, according to TRL's contract.
 
 A TRL file has `environment_factory` (a callable without arguments, or a dict of callables by the values of the rows'
-`environment` column), or else one class with `reset` and no `agent_rl.Environment`. The file may also have `tools`,
+`environment` column), or else one class with `reset`, but no `agent_rl.Environment`. The file may also have `tools`,
 `reward_funcs`, `train_dataset` and `eval_dataset`. To add reward functions and a file of rows, append them to the
 target with ` + `: `my_trl.py + rewards.py:brevity + rows.parquet`.
 
@@ -81,7 +81,7 @@ def trl_environment(name: str, target: str, place: Place) -> TrlType | None:
 
 
 def absolute(part: str) -> str:
-    """Return a part of a target, with its path made absolute."""
+    """Return one part of a target, with an absolute path."""
     file, colon, attribute = part.partition(":")
     return f"{Path(file).expanduser().resolve()}{colon}{attribute}"
 
@@ -93,8 +93,8 @@ def _only_class(module: ModuleType, file: str, place: Place) -> type | None:
         return None
     if len(classes) > 1:
         names = ", ".join(cls.__name__ for cls in classes)
-        remedy = f"Name one, {file}:{classes[-1].__name__}, or write environment_factory in the file"
-        raise place.error(f"{file} has several classes with reset: {names}", remedy)
+        remedy = f"Name one, {file}:{classes[-1].__name__}, or define environment_factory in the file"
+        raise place.error(f"{file} has several classes that define reset: {names}", remedy)
     return classes[0]
 
 
@@ -122,7 +122,7 @@ def _spec(tool: Callable[..., Any], place: Place) -> ToolSpec:
 
     try:
         schema = get_json_schema(tool)["function"]
-    except Exception as error:  # this function parses the author's docstring and type hints
+    except Exception as error:  # the cause is in the author's docstring or type hints
         problem = f"TRL cannot describe the tool {tool.__name__} ({defined_at(tool)}): {error}"
         remedy = "Give each argument a type hint and a line under Args:, or derive the class from agent_rl.Environment"
         raise place.error(problem, remedy) from error
@@ -152,7 +152,7 @@ def _data(module: ModuleType, files: Sequence[str], several: bool, place: Place)
         train, test = [raw.value for raw in read_raw(absolute(files[0]))], None
     if train is None and several:
         problem = f"{module.__file__} has several factories, but no rows whose environment column selects one"
-        raise place.error(problem, f"Write train_dataset in the file, or add a file of rows: '{ADDED}rows.parquet'")
+        raise place.error(problem, f"Define train_dataset in the file, or add a file of rows: '{ADDED}rows.parquet'")
     if train is None:
         return {}
     rows = [dict(row) for row in itertools.islice(train, MOST_ROWS)]

@@ -145,7 +145,7 @@ class _Tools(ToolSession):
         function = self._environment.functions.get(call.name)
         try:
             return inspect.iscoroutinefunction(function) and bool(inspect.signature(function).bind(**call.arguments))
-        except TypeError:  # such a call fails before there is anything to await
+        except TypeError:  # a call with wrong arguments fails before it is awaited
             return False
 
 
@@ -215,7 +215,7 @@ class TrlSession(EnvironmentSession):
         return await self.answer(ToolCall(name, arguments), ToolResult("", name, ""))
 
     async def answer(self, call: ToolCall, result: ToolResult) -> ToolOutput:
-        """Answer a call of the policy; any exception that a tool raises becomes an observation."""
+        """Answer a call by the policy; any exception that a tool raises becomes an observation."""
         if (function := self.functions.get(call.name)) is None:
             result.status = ToolStatus.UNKNOWN_TOOL
             return ToolOutput(str({"error": f"Tool {call.name} not found."}))
@@ -238,7 +238,7 @@ class TrlSession(EnvironmentSession):
         return None, None
 
     async def reward(self) -> dict[str, float]:
-        """Return the rewards of all functions that do not return None."""
+        """Return the rewards by function, except functions that return None."""
         lists = self._lists()
         calls = [
             (name, function or self.instance.get_reward, lists if function else {})
@@ -258,7 +258,7 @@ class TrlSession(EnvironmentSession):
         return {**parts, DIFFERS: self._differs} if parts else {}
 
     def _lists(self) -> dict[str, Any]:
-        """Return the keyword arguments for reward functions, with a list of one item where TRL has one per sample."""
+        """Return the keyword arguments for reward functions, with a one-item list where TRL has one item per sample."""
 
         def log(name: str, value: Any) -> None:
             self.trajectory.info.setdefault("logged", {})[name] = plain(f"the value of {name!r}", value)

@@ -1,7 +1,7 @@
 """Creates the cold start of an environment from episodes of the expert `solve` and spoiled copies of these episodes.
 
-Episodes of the expert alone would leave nothing to learn. With spoiled copies, success begins at about 0.4, and
-reinforcement learning finds that acting like the expert earns a higher reward.
+Episodes of the expert alone would leave nothing to learn. With spoiled copies, about 0.4 of the first episodes succeed,
+and reinforcement learning finds that acting like the expert earns a higher reward.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _recorded_say(steps: list[ExpertTurn]) -> Callable[..., Any]:
 
 
 def worked_world(names: Mapping[str, str]) -> World:
-    """Return the world whose habits follow the experts of environments, exactly or with spoiled steps.
+    """Return the world whose habits repeat the experts' episodes, either exactly or with spoiled steps.
 
     Args:
         names: the `agent_rl.environments` section.
@@ -265,7 +265,7 @@ def _without_one(solved: _Episode, others: Sequence[_Episode], rng: random.Rando
 
 
 def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: random.Random) -> _Episode:
-    """Return the episode with an argument that the expert used in another row."""
+    """Return the episode with one argument replaced by an argument that the expert used in another row."""
     places = [number for number, step in enumerate(solved) if step.arguments]
     if not places:
         return solved
@@ -281,7 +281,7 @@ def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: rand
 
 
 def _at_random(solved: _Episode, others: Sequence[_Episode], rng: random.Random) -> _Episode:
-    """Return a random number of the expert's steps in random order, with random digits, and the answer."""
+    """Return randomly drawn steps of the expert, with random digits, followed by the expert's answer."""
     steps: list[ExpertTurn] = []
     while len(solved) > 1 and rng.random() < 0.7:
         step = rng.choice(solved[:-1])
@@ -297,7 +297,7 @@ _HABITS: dict[str, tuple[str, Callable[[_Episode, Sequence[_Episode], random.Ran
     "at_once": ("No need.", lambda solved, others, rng: solved[-1:]),
     "random": ("Try it.", _at_random),
 }
-"""Each habit's thought, and the function that turns the expert's episode into the habit's episode."""
+"""For each habit, its thought, and the function that turns an expert's episode into an episode of the habit."""
 
 
 def _written(episode: _Episode, thought: str, agent: str) -> Turns:

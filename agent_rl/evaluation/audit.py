@@ -7,7 +7,7 @@ There are three kinds of findings; the first two are errors:
   model, also values that fit the neighboring tokens better than their own tokens;
 - *drift*: a server that renders the whole conversation for every turn would show the policy different tokens, or even
   different text, than it saw in this trajectory. Drift does not affect training, which appends to the sampled tokens,
-  but such a server shows the policy text that it did not see in training.
+  but on such a server, the policy sees text that it did not see in training.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Drift = Literal["none", "tokens", "text"]
 AROUND = 30
 """Number of characters shown on each side of a difference."""
 MISALIGNED = 3.0
-"""Log-probs are misaligned if their error at the neighboring tokens is smaller by at least this factor."""
+"""Log-probs are considered misaligned if their error at the neighboring tokens is smaller by more than this factor."""
 
 
 @dataclass(slots=True)
 class TurnAudit:
-    """The findings at one turn; None or "none" means that the check passed."""
+    """The findings about one turn; None or "none" means that the check passed."""
 
     turn: int
     """Index of the turn within the trajectory, from 0."""
@@ -40,7 +40,7 @@ class TurnAudit:
     mask: str | None = None
     logprobs: str | None = None
     retokenized: bool = False
-    """Whether tokenizing the turn's text produces tokens other than the sampled tokens."""
+    """Whether tokenizing the turn's text yields tokens that differ from the sampled tokens."""
     drift: Drift = "none"
     """How the context before the turn differs from a fresh rendering: not at all, only in tokens, or also in text."""
     difference: str = ""
@@ -66,12 +66,12 @@ class Stretch:
 def audit_trajectory(
     trajectory: Trajectory, template: ChatTemplate, compute: Callable[[list[int]], list[float]] | None = None
 ) -> list[TurnAudit]:
-    """Return the findings at each turn of a trajectory with tokens.
+    """Return the findings about each turn of a trajectory whose tokens are stored.
 
     Args:
         trajectory: a trajectory read with its tokens, from a trace written with `agent_rl.trace.tokens=true`.
         template: the policy's chat template.
-        compute: returns the model's log-probs of a sequence's tokens except the first; None skips this comparison.
+        compute: returns the model's log-probs for all tokens of a sequence but the first; None skips this comparison.
     """
     record = trajectory.info["tokens"]
     turns = list(sampled_texts(trajectory))
@@ -172,7 +172,7 @@ def _compare(
 def _find_drift(
     record: Mapping[str, Any], stretches: Sequence[Stretch], audits: Sequence[TurnAudit], template: ChatTemplate
 ) -> None:
-    """Compare each turn's context with a fresh rendering, in the last sequence only, whose messages are known."""
+    """Compare each turn's context with a fresh rendering, but only in the last sequence, whose messages are known."""
     last, tools = record["sequences"][-1], record["tools"]
     messages = [] if last["images"] else record["messages"]  # the tokens of an image cannot be derived from text
     pairs = [(s, a) for s, a in zip(stretches, audits, strict=True) if s.sequence is last]

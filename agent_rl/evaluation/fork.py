@@ -31,7 +31,7 @@ class ForkEvaluation(Evaluation):
 
     @classmethod
     def of(cls, base: Evaluation, recordings: Sequence[Recording]) -> ForkEvaluation:
-        """Return the fork for an evaluation of the rows that `write_rows` has written.
+        """Turn an evaluation into a fork; `write_rows` must have written the evaluation's rows.
 
         Raises:
             ConfigError: a setting cannot be used, or a recording cannot be restored.
@@ -49,7 +49,7 @@ class ForkEvaluation(Evaluation):
         return cls(base.settings, base.rows, base.specs, base.reward, recordings)
 
     def loop(self, agent: str, tokenizer: Any = None) -> EpisodeLoop:
-        """Return an agent's loop for one episode, which restores the recording of the episode's row."""
+        """Return an agent's loop for one episode; the loop restores the recording for the episode's row."""
         loop = super().loop(agent, tokenizer)
         loop.recordings = self.recordings
         return loop
@@ -62,7 +62,7 @@ def recordings_of(path: Path, turns: str, ids: Sequence[str], first: int | None)
         path: the trace.
         turns: the number of a turn (from 1), a range such as `2-5`, or `all`.
         ids: ids of the trajectories; an empty list selects the `first` scored trajectories that have tokens.
-        first: maximum number of trajectories; None selects all `ids`, or the only trajectory.
+        first: maximum number of trajectories; None selects all `ids` or, if there are no `ids`, the only trajectory.
 
     Raises:
         ConfigError: the file is not a trace, the trajectory is ambiguous, or a trajectory or turn does not exist or

@@ -139,7 +139,7 @@ class Judged:
 
     sample: DataSample
     verdicts: list[float | str | None] = field(default_factory=list)
-    """One score, the scores of A and B, or the winners in both orders (the second named as in the swapped pair)."""
+    """One score, the scores of A and B, or the winner in each order (in the second order, A and B are swapped)."""
     failed: str = ""
     """The reason why there is no reply, or "" if there is a reply."""
 
@@ -201,11 +201,12 @@ def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
 
     Returns:
         The numbers that `agent-rl rm eval --json` lists; an undefined number is None. `failed` is the number of samples
-        without a reply, which all other numbers but `samples` exclude. `accuracy` is the share of right verdicts, with
-        its confidence interval; a right verdict names the true winner of a pair, or rounds to the rounded true score.
-        `unparsable` is the share of verdicts that could not be read, and `consistent` is the share of pairs with the
-        same winner in both orders. `both_orders` is the accuracy as JudgeBench (https://arxiv.org/abs/2410.12784,
-        section 4) defines it: the share of pairs for which more verdicts name the true winner than the other answer.
+        without a reply; of the other numbers, only `samples` includes them. `accuracy` is the share of right verdicts,
+        with its confidence interval; a right verdict names the true winner of a pair, or rounds to the same integer as
+        the true score. `unparsable` is the share of verdicts that could not be read, and `consistent` is the share of
+        pairs with the same winner in both orders. `both_orders` is the accuracy as JudgeBench
+        (https://arxiv.org/abs/2410.12784, section 4) defines it: the share of pairs for which more verdicts name the
+        true winner than the other answer.
     """
     answered = [sample for sample in judged if not sample.failed]
     rates: list[float] = []
@@ -248,7 +249,7 @@ def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
 def correlation(
     one: Sequence[float], other: Sequence[float], method: Literal["pearson", "spearman"] = "pearson"
 ) -> float | None:
-    """Return the correlation of two lists (with `spearman`, of their ranks), or None if it is undefined."""
+    """Return the Pearson or Spearman correlation of two lists, or None if it is undefined."""
     import pandas as pd
 
     value = float(pd.DataFrame({"one": one, "other": other}, dtype=float).corr(method)["one"]["other"])

@@ -10,7 +10,7 @@ import numpy as np
 from agent_rl.errors import ConfigError
 
 FACTORS = (0.1, 0.5, 0.8, 1.25, 2.0)
-"""Multiples of the requested temperature that are tested as the true sampling temperature."""
+"""Multiples of the requested temperature that are tested as candidates for the true sampling temperature."""
 PART = 256
 """Number of tokens whose logits are converted to float64 at a time."""
 

@@ -41,7 +41,7 @@ def _observation(case: RunCase) -> Value:
 
 
 def _tools(case: RunCase) -> Value:
-    """Return the environments and the names in the tool file, whose tools are not loaded and may lack their files."""
+    """Return the environments and the tools' names; the tools are not loaded, because their files may be missing."""
     environments = list(case.settings.environments.values())
     if case.tool_path is None:
         return environments
@@ -114,7 +114,7 @@ class SourcePage(Section):
 
 
 class Counterpart(Section):
-    """A recipe's overrides that select the size of a published run, and facts that its configuration does not show."""
+    """Overrides that give a recipe the size of a published run, and facts that the configuration does not show."""
 
     words: list[str] = Field(default_factory=list)
     states: dict[str, Value] = Field(default_factory=dict)
@@ -162,7 +162,7 @@ class Comparison(NamedTuple):
 
     @property
     def another_task(self) -> list[str]:
-        """The differing settings that make the recipe another task: different tools, or no common test set."""
+        """The differing settings that make the recipe a different task: other tools, or no test set in common."""
         return [difference.setting for difference in self.differences if _is_another_task(difference)]
 
     @property
@@ -225,7 +225,7 @@ def shown(value: Value) -> str:
 
 
 def _pairs(card: Card, own: Counterpart, case: RunCase, described: RunCase) -> Iterator[Difference]:
-    """Yield the published and the own value of each setting; `described` is the configuration that the card assumes."""
+    """Yield each setting's value on the card and in the recipe; the card assumes the configuration `described`."""
     for name, reader in SETTINGS.items():
         here = case.get(reader, NONE) if isinstance(reader, str) else reader(case)
         yield Difference(name, card.settings.get(name, UNKNOWN), here)

@@ -1,4 +1,4 @@
-"""Predicts quantities of a run before any GPU is rented, from a run of the recipe's CPU version."""
+"""Predicts figures of a run, such as its memory, from a run of the recipe's CPU version, before any GPU is rented."""
 
 from __future__ import annotations
 

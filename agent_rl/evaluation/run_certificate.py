@@ -28,7 +28,7 @@ CERTIFICATES = "docs/reference/certificates.json"
 EXAMPLES = 3
 """Number of problems shown per line."""
 MOST_WEIGHTS = 3
-"""Maximum number of a run's models with which log-probs are recomputed, because a checkpoint must first be merged."""
+"""Maximum number of steps whose weights are used to recompute log-probs, because a checkpoint must first be merged."""
 PLAIN = {
     "algorithm.norm_adv_by_std_in_grpo": True,
     "algorithm.gamma": 1.0,
@@ -37,7 +37,7 @@ PLAIN = {
     "actor_rollout_ref.actor.loss_agg_mode": "token-mean",
     "actor_rollout_ref.actor.policy_loss.loss_mode": "vanilla",
 }
-"""The keys on which a certificate depends besides the estimator, with their values unless `algo=` sets others."""
+"""Keys on which a certificate depends, besides the estimator, with the values that apply unless `algo=` sets others."""
 BESIDES = {
     "actor_rollout_ref.actor.use_kl_loss": False,
     "algorithm.use_kl_in_reward": False,
@@ -70,8 +70,8 @@ def certify_run(
 
     Args:
         path: a run's folder, or a dump; see `run_record`.
-        tokenizer: folder or name of the policy's model; None means the run's model, or one of the weights.
-        weights: folders of weights by the step that they sampled, 0 for all other steps; None means the run's weights.
+        tokenizer: folder or name of the policy's model; None means the run's model or, for a dump, one of the weights.
+        weights: by step, the folder of the weights that sampled it (0: all other steps); None means the run's weights.
         algo: the value of `algo=` with which a dump was trained.
 
     Raises:
@@ -107,7 +107,7 @@ def certify_run(
 
 
 def _line(check: str, source: str, found: checks.Found, are_own: bool = False) -> Line:
-    """Return a check's line; a check of the run's own files (`are_own`) is reported as not possible if it fails."""
+    """Return a check's line; if it reads the run's own files (`are_own`), a ConfigError means "not checked"."""
     problems = []
     try:
         while True:
@@ -125,7 +125,7 @@ def _line(check: str, source: str, found: checks.Found, are_own: bool = False) -
 
 
 def _weights(path: Path, keys: Mapping[str, Any], steps: set[int]) -> dict[int, str]:
-    """Return the folders of a run's weights by the step that they sampled; only sync mode has one step per weights."""
+    """Return the folders of the weights that sampled some of a run's steps; {} unless each step has its own weights."""
     if keys.get("trainer.v1.trainer_mode") != "sync":
         return {}
     folder = Path(keys["trainer.default_local_dir"]).expanduser()
@@ -158,7 +158,7 @@ def _image_token(model: str | None) -> int | None:
 
 
 def _algorithm(keys: Mapping[str, Any], configuration: Mapping[str, Any], algo: str | None) -> tuple[str, Any]:
-    """Return the certificate's name and the `algorithm` section (None if unknown), of a run or of an `algo=` word."""
+    """Return the certificate's name and the `algorithm` section (None if unknown) for a run or an `algo=` word."""
     if algo is None:
         return _word(keys), OmegaConf.create(configuration["algorithm"]) if configuration else None
     from agent_rl.verl_adapter.certificates import methods

@@ -37,7 +37,7 @@ class NotCheckedError(Exception):
 
 
 def check_tokens(samples: Iterable[StoredSample], settings: AgentRLSettings) -> Found:
-    """Every sampled token is trained on once, or there is a reason why not."""
+    """Every sampled token is trained on exactly once, unless there is a known reason."""
     trained, rest, any_rows = 0, Counter[str](), False
     for sample in samples:
         sampled = sum(tokens for _, tokens in sampled_texts(sample.trajectory))
@@ -64,7 +64,7 @@ def check_tokens(samples: Iterable[StoredSample], settings: AgentRLSettings) -> 
 
 
 def _first_difference(sample: StoredSample) -> int | None:
-    """Return the index of the first training token that differs from the engine's token, or None if none is known."""
+    """Return the index of the first token that differs between the engine and training, or None if none is known."""
     pairs = chain.from_iterable(zip(own["response_ids"], own["mask"], strict=False) for own in sample.sequences)
     trained = (token for token, mask in pairs if mask)
     sampled = chain.from_iterable(sample.trajectory.info.get("sampled_ids", ()))
@@ -72,17 +72,17 @@ def _first_difference(sample: StoredSample) -> int | None:
 
 
 def check_masks(samples: Iterable[StoredSample], chat: Any) -> Found:
-    """Exactly the sampled turns have mask 1 and log-probs, and the template's tokens follow each turn."""
+    """Only the sampled turns have mask 1 and log-probs, and each turn is followed by the template's tokens."""
     if chat is None:
         raise NotCheckedError("pass --tokenizer")
     turns, template = 0, template_of(chat.tokenizer)
 
     @lru_cache(maxsize=4096)
     def following(last: int, tool: bool) -> list[int] | None:
-        """Return the tokens between a turn, given its last token, and the text of the message that follows the turn."""
+        """Return the tokens between a turn that ends with the token `last` and the text of the following message."""
         try:
             merged = chat.builder.merge_context_tokens([], [RESULT if tool else USER], [last])
-        except Exception:  # noqa: BLE001 - a template may reject a role with any error; the other role remains
+        except Exception:  # noqa: BLE001 - a template may reject a role with any error; the other role is tried too
             return None
         return list(merged.token_ids[1 : 2 + len(merged.inserted_token_ids)])
 
@@ -119,12 +119,12 @@ def check_images(samples: Iterable[StoredSample], token: int | None) -> Found:
 
 
 def check_log_probs(samples: Iterable[StoredSample], weights: Mapping[int, str], evidence: dict[float, Any]) -> Found:
-    """The log-probs match the weights that sampled their step.
+    """The log-probs match those of the weights with which their step was sampled.
 
     Args:
         samples: the samples.
-        weights: folders of weights by the step that they sampled; the key 0 means all other steps.
-        evidence: filled with the tokens' log-likelihood ratios at each requested temperature times `FACTORS`.
+        weights: by step, the folder of the weights that sampled it; the key 0 means all other steps.
+        evidence: filled with the tokens' log-likelihood ratios at `FACTORS` times each requested temperature.
     """
     seen, errors, earlier = Counter[int](), defaultdict[int, list[Any]](list), defaultdict[int, list[Any]](list)
     for sample in samples:
@@ -146,7 +146,7 @@ def check_log_probs(samples: Iterable[StoredSample], weights: Mapping[int, str],
             ratios = np.array([(other - computed)[rows].sum() for other in others])
             evidence[temperature] = evidence.get(temperature, 0.0) + ratios
     if not errors:
-        raise NotCheckedError("there are no log-probs, or no weights of their step: pass --model")
+        raise NotCheckedError("there are no log-probs, or no weights for their step: pass --model")
     texts = []
     for step, parts in errors.items():
         every = np.concatenate(parts)
@@ -191,7 +191,7 @@ def check_sampling(evidence: Mapping[float, Any], truncates: bool) -> Found:
 
 
 def check_rewards(samples: Iterable[StoredSample], settings: AgentRLSettings) -> Found:
-    """A reward is the sum of its components, every trained trajectory has one, and a group has a single prompt."""
+    """Rewards are weighted sums of components, trained trajectories have rewards, and a group has a single prompt."""
     own = settings.reward
     is_sum = own.combine == "sum" and not any("combine" in each for each in own.per_data_source.values())
     scored, compared, prompts = 0, 0, dict[str, tuple[str, Any]]()
@@ -248,8 +248,8 @@ def check_advantages(samples: Sequence[StoredSample], settings: AgentRLSettings,
 
 
 def check_dropped(samples: Sequence[StoredSample]) -> Found:
-    """Report which trajectories were not trained on, and how far that moves the means of the trained trajectories."""
-    yield from ()  # a dropped trajectory is not a problem of the run
+    """Report which trajectories were left out of training, and how much this shifts the means over trajectories."""
+    yield from ()  # a dropped trajectory does not count as a problem
     fates = []
     for sample in samples:
         own = sample.trajectory

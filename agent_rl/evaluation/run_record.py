@@ -30,7 +30,7 @@ from agent_rl.verl_adapter.stragglers import EndedEarlyError
 from agent_rl.verl_adapter.trained_samples import WITHOUT_GROUP
 
 UNEXPLAINED = "unexplained"
-"""The fate of a scored trajectory that is in no batch for no known reason."""
+"""The fate of a scored trajectory that is missing from all batches without a known reason."""
 UNUSED = "unused"
 """The fate of a scored trajectory that was sampled after the last update, or in a step that a resumed run repeated."""
 
@@ -97,7 +97,7 @@ def read_run(folder: Path, keys: Mapping[str, Any], started: Sequence[str]) -> I
 
     Args:
         folder: the run's folder.
-        keys: the run's configuration by key.
+        keys: the values of the run's configuration by dotted key.
         started: the times at which the run was started and resumed, as in `run.json`.
 
     Raises:

@@ -159,7 +159,7 @@ def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[byt
 
 
 def server_command(model: Path, name: str, port: int) -> tuple[list[str], dict[str, str]]:
-    """Return the command and environment that start SGLang's server; a CPU server uses training's dtype and threads.
+    """Return the command and environment that start SGLang's server; on a CPU, dtype and threads are as in training.
 
     Args:
         model: the model's folder.

@@ -2,7 +2,7 @@
 
 Rank 0 starts the head, waits until every node has joined, trains as the cluster's driver, and stops the head. Every
 other rank starts a Ray node that joins the cluster and stops when the head is gone. Every process is a descendant of
-the launcher that started it and exits with the launcher, even if that is killed; other processes are not touched.
+the launcher that started it and exits with it, even if the launcher is killed; other processes are not touched.
 
 With `RAY_ADDRESS`, the trainer only joins an existing cluster, which this module neither starts nor stops.
 """
@@ -255,13 +255,13 @@ def _wait_for_nodes(nodes: Nodes, check: Check, wait_s: float) -> None:
 def _environment() -> dict[str, str]:
     """Return the environment of Ray's processes and the trainer."""
     inherited = {name: value for name, value in os.environ.items() if name not in (*OWN, "RAY_ADDRESS")}
-    # Ray would wait 30 seconds for a node's work to move to another node, which does not exist.
+    # By default, Ray would wait 30 seconds for a node's work to move to another node, but no other node exists.
     defaults = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
     return {**defaults, **inherited, **_security()}
 
 
 def _security() -> dict[str, str]:
-    """Return the variable that makes Ray's other processes send a token, which the head requires if a token is set."""
+    """If the user has set a token, return the variable that makes Ray's processes send it, as the head requires."""
     token = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
     if "RAY_AUTH_MODE" in os.environ or not (token or (Path.home() / ".ray" / "auth_token").is_file()):
         return {}
@@ -280,7 +280,7 @@ def _answers(nodes: Nodes) -> bool | None:
 
 
 def _own_address(head: str) -> list[str]:
-    """Return the option that binds Ray to the address of this host to which the head's name resolves."""
+    """Return the option that binds Ray to this host's address, if the head's name resolves to one."""
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(head, None, type=socket.SOCK_STREAM)}
     except OSError:

@@ -18,7 +18,7 @@ SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
 """Keys of `ray_kwargs.ray_init` that Ray rejects in a process that joins a cluster."""
 
 JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
-"""Overrides that remove sizes for a trainer that joins a Ray cluster, whose nodes have already set their sizes."""
+"""Overrides that remove the `SIZES` for a trainer that joins a Ray cluster, whose nodes have already set their own."""
 
 
 def has_accelerator() -> bool:
@@ -47,7 +47,7 @@ def quoted(value: object) -> str:
 def rewrite(overrides: Sequence[str]) -> list[str]:
     """Return a run's overrides with current keys; changes are printed.
 
-    The launcher calls this function first; all later code, including the trainer's process, uses the words unchanged.
+    The launcher calls this function first; all later code, including the trainer's process, uses the returned words.
 
     Args:
         overrides: hydra overrides, `key=value`; environment variables from the table of old keys are added.
@@ -76,7 +76,7 @@ def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
         if (folder / "size" / "cpu.yaml").is_file():
             groups.append("size=cpu")
     words = [*(f"{key}={quoted(path)}" for key, path in found_files(folder).items()), *words]
-    # hydra would reject a key of a free section that the recipe does not list
+    # without ++, hydra would reject a key that the recipe does not list in a section that may have any keys
     words = [f"++{word}" if is_free(word.partition("=")[0]) else word for word in words]
     words = [f"+{word}" if word.startswith("policy=") else word for word in words]  # overrides the recipe
     return [*groups, *words, *(_joining() if joins_ray() else ())]

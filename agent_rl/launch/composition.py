@@ -88,7 +88,7 @@ def groups(recipe: str | os.PathLike[str]) -> dict[str, list[str]]:
     places = [str(folder), *(place for spec in specs if spec for place in spec.submodule_search_locations or ())]
     options: dict[str, dict[str, None]] = {}
     for file in (file for place in places for file in sorted(Path(place).glob("*/*.yaml"))):
-        options.setdefault(file.parent.name, {})[file.stem] = None  # a recipe may replace our option
+        options.setdefault(file.parent.name, {})[file.stem] = None  # a recipe may replace agent_rl's option
     return {group: list(choices) for group, choices in options.items()}
 
 
@@ -153,7 +153,7 @@ def _short(error: Exception) -> str:
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """Return the configuration as plain containers, with all interpolations resolved, or none if one of them fails."""
+    """Return the configuration as plain containers, with all interpolations resolved, or with none if one fails."""
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException:
@@ -163,7 +163,7 @@ def resolved(config: DictConfig) -> dict[str, Any]:
 
 def problems(config: DictConfig) -> list[ConfigError]:
     """Return an error for each missing mandatory value and each interpolation that cannot be resolved."""
-    has_reward_model = OmegaConf.select(config, "reward.reward_model.enable")  # if false, verl skips the section
+    has_reward_model = OmegaConf.select(config, "reward.reward_model.enable")  # if false, verl skips this section
     return [each for each in _problems(config) if has_reward_model or not each.key.startswith("reward.reward_model.")]
 
 

@@ -62,7 +62,7 @@ def gpu_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def cuda_home(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the user's toolkit, complete or not, or else a complete toolkit in the usual folders or on the path."""
+    """Return the user's toolkit, even if incomplete; if none is set, a complete one in the usual folders or `PATH`."""
     if configured := environ.get("CUDA_HOME") or environ.get("CUDA_PATH"):
         return Path(configured)
     folders = [folder for pattern in TOOLKITS for folder in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)]

@@ -27,7 +27,7 @@ WRONG = 2
 LAST_LINES = 15
 """Number of log lines in a failure's message."""
 ROOM = 1 << 20
-"""A folder with fewer free bytes is considered full, because a file that did not fit has usually been removed."""
+"""A folder with fewer free bytes counts as full; the file that did not fit is usually gone, which frees some space."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
@@ -64,7 +64,7 @@ _VALIDATION = re.compile(r"^val-(?:core|aux)/(.+)/(acc|reward)/mean@\d+$")
 
 
 def step_line(step: int, metrics: Mapping[str, Any], total: int | None = None) -> str:
-    """Summarize a step in one line: reward, accuracy, calls, turns, length, seconds, and the validation, if any."""
+    """Summarize a step on one line: reward, accuracy, calls, turns, length, seconds, and the validation, if any."""
     fields = [(key, form, metrics.get(key)) for key, form in _FIELDS.items()]
     parts = [written(form, value) for key, form, value in fields if value or (value is not None and key not in _QUIET)]
     for source, values in validations(metrics).items():

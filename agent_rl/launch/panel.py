@@ -32,12 +32,12 @@ from agent_rl.trajectory.trace import parts
 from agent_rl.work.text import named, one_line
 
 PERIOD_S = 0.9
-"""Seconds between two frames, so that every second read of the trainer's output is followed by a frame."""
+"""Minimum seconds between frames; as a result, a frame follows every other read of the trainer's output."""
 BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 TAIL = 1 << 24
 """Number of bytes at the trace's end from which a random trajectory is chosen."""
 MOST_CHARACTERS = 500
-"""Maximum number of characters of a line before the terminal's width cuts it."""
+"""Number of characters to which a line is shortened before the terminal's width cuts it further."""
 LONGEST_CHART = 60
 LABEL, VALUE = 14, 19
 """Width in columns of a name, and of the first and last value."""
@@ -89,7 +89,7 @@ class RunPanel:
         self._trajectory = (path and last_trajectory(Path(path), step)) or self._trajectory
 
     def request(self, text: str) -> None:
-        """Confirm the user's request immediately."""
+        """Show a message about the user's request, without waiting for the next frame."""
         self._request, self._drawn = text, 0.0
         self.tick()
 
@@ -178,7 +178,7 @@ def last_trajectory(path: Path, step: int) -> Trajectory | None:
     except OSError:
         return None
     for line in sorted(lines[bool(begin) : -1], key=crc32):
-        with contextlib.suppress(ValueError):  # a line from another version
+        with contextlib.suppress(ValueError):  # a line that another version has written
             if (trajectory := Trajectory.from_json(line)).info.get("step") == step:
                 return trajectory
     return None
@@ -207,7 +207,7 @@ def _entry(name: str, text: str, columns: int) -> Text:
 
 
 def _head(progress: RunProgress, status: str) -> RenderableType:
-    """Return the line with the progress, and with the current stage and the time left, or how the run ended."""
+    """Return the line that shows the progress, with the current stage and the time left, or with how the run ended."""
     done = progress.training[-1]["step"] if progress.training else 0
     if status and not done:
         return _line(f"{status} before the first step", "bold")
@@ -233,7 +233,7 @@ def _about(progress: RunProgress) -> str:
 
 
 def _started(progress: RunProgress) -> list[RenderableType]:
-    """Return one line per started part, or, once training has begun, a single line until the first step is done."""
+    """Return one line per started part; once training has begun, return a single line until the first step is done."""
     if not progress.is_training:
         return [_entry(f"  {what}", f"{seconds:.1f} s", columns=2 + LABEL) for what, seconds in progress.started]
     seconds = sum(seconds for _, seconds in progress.started)

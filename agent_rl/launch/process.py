@@ -157,7 +157,7 @@ def process_tree(
 
 
 def _end_processes(variable: str, mark: str, session: int | None = None) -> None:
-    """Wait for the processes with this mark, then kill them, and remove the weights that they left in memory.
+    """Give the processes with this mark time to exit, kill the rest, and remove the weights that they left in memory.
 
     Processes of the exited child's session are killed too: Ray's agents, which may outlive Ray, overwrite their mark.
     """
@@ -244,7 +244,7 @@ class Tail:
 def _kept(
     metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None], on_output: Callable[[str], None]
 ) -> Callable[[str], None]:
-    """Return a function that appends the lines that verl writes to `NEW_METRICS` to `metrics.jsonl`."""
+    """Return a function that appends each line of verl's file `NEW_METRICS` to `metrics.jsonl`."""
     file, is_first = metrics.with_name("metrics.jsonl"), True
 
     def keep(line: str) -> None:

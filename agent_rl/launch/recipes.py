@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FILE = re.compile(r"(?P<path>[\w.-][\w./-]*\.(?:yaml|yml|json|jsonl|parquet|md|txt|py))(?::\w+)?")
 _SHARED = re.compile(r"(?:tool_configs|recipes/\w+)/(\w+\.(?:yaml|py))")
-"""Paths of tool files, and of files in other recipes."""
+"""Matches the paths of tool files, and of files in other recipes."""
 _LEFT_OUT = ("run.sh", "results", "__pycache__")
 """Files that a copy of a recipe does not need, because `agent-rl train` runs the copy."""
 
@@ -82,13 +82,13 @@ def results_folder(recipe: str) -> Path:
 
 
 def found_files(folder: Path) -> dict[str, str]:
-    """Return the keys of a recipe's `config.yaml` whose files are not in the working directory, with absolute paths.
+    """Return absolute paths for the keys in a recipe's `config.yaml` whose files are not in the working directory.
 
     Such files are searched for in the recipe's folder and the two folders above it.
     """
     try:
         written = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):  # composing the configuration reports the location
+    except (yaml.YAMLError, UnicodeDecodeError):  # composing the configuration will report the problem
         return {}
     paths = {}
     for key, value in leaves(written):

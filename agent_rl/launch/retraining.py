@@ -26,7 +26,7 @@ UNUSED = (
     *("actor_rollout_ref.rollout.prometheus", "actor_rollout_ref.rollout.val_kwargs"),
 )
 TOKENS = (MODEL, "config.json", "tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
-"""The files of a model that determine its tokens, or the key of its path if the model is not a folder."""
+"""Names of the model files that determine the tokens; the first stands for the name of a model that is not a folder."""
 WEIGHTS = (".safetensors", ".bin")
 REFUSED = {
     **dict.fromkeys(("trainer.val_before_train", "trainer.test_freq"), "a validation needs an engine"),
@@ -83,7 +83,7 @@ def differences(place: str, record: Mapping[str, Any]) -> list[str]:
 
 
 def _model(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the hashes of the files of a run's first model, or its name if it is not a folder."""
+    """Return the hashes of the files of a run's initial model, or the model's name if it is not a folder."""
     return dict(record.get("model") or {MODEL: record["configuration"]["actor_rollout_ref"]["model"]["path"]})
 
 

@@ -4,8 +4,8 @@
 `rollouts/` and `checkpoints/` are the run's output. A run with the same configuration resumes from the newest
 checkpoint; a different configuration is rejected. A run that starts from scratch moves old files to `earlier/<time>/`.
 
-A change in code or tool files is only reported, because a fix often changes them. The keys in `FREE_TO_CHANGE` are not
-compared.
+A change in code or tool files is only reported, because users often change them to fix a run. The keys in
+`FREE_TO_CHANGE` are not compared.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class RunFolder:
             self.notes.append(f"the earlier run is in {target}{why}")
 
     def _word(self, word: str) -> str:
-        """Return a word of the command line without secrets."""
+        """Return a word of the command line with its secrets redacted."""
         key, sign, value = word.partition("=")
         hidden = self._redact({key.rpartition(".")[2].lstrip("-"): value})
         return f"{self._redact(key)}{sign}{next(iter(hidden.values()))}"
@@ -207,7 +207,7 @@ def _now() -> str:
 def compared(
     before: Mapping[str, Any], run: Mapping[str, Any], free: tuple[str, ...] = FREE_TO_CHANGE
 ) -> tuple[dict[str, str], list[str]]:
-    """Return how the keys of two runs' records differ, except keys that start with one of `free`, and other changes."""
+    """Return how two runs differ: in keys that do not start with one of `free`, and in the content of other files."""
     old, new = (dict(leaves(each["configuration"])) for each in (before, run))
     differ: dict[str, str] = {}
     changed: list[str] = []
@@ -247,7 +247,7 @@ def versions() -> dict[str, str]:
 
 
 def machine(model: Path) -> dict[str, Any]:
-    """Return this machine's CPU and GPUs, and the torch threads of each process and of training for a model."""
+    """Return this machine's CPU and GPUs, and the numbers of torch threads in a process and in training a model."""
     cpus, gpus = [Path("/proc/cpuinfo")], sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
     processor = {"cpu": next(_models("model name", cpus), platform.machine()), "cores": os.cpu_count()}
     if not cpu.is_selected():

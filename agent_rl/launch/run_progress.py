@@ -119,7 +119,7 @@ class RunProgress:
     def _enter(self, stage: Stage) -> list[str]:
         """Enter a stage; before the first step, report the stage that has ended."""
         before = self.stage
-        if (stage.what, stage.step) == (before.what, before.step):  # another engine has announced this stage
+        if (stage.what, stage.step) == (before.what, before.step):  # another engine has already announced this stage
             return []
         self.stage = stage
         if self.is_training:

@@ -48,7 +48,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.can_wait: Callable[[], bool] = lambda: False
-        """Whether the first signal can wait, for example for a step's end; otherwise it ends the run immediately."""
+        """Whether the run may continue after the first signal, for example to finish a step; if not, it ends now."""
         self.asked: str | None = None
         """The source of the request, such as the name of a signal, or None if there is no request."""
         self.on_abort: Callable[[str], None] = lambda by: None
@@ -89,7 +89,7 @@ class StopRequest:
                 signal.signal(signum, handler)
 
     def _on_signal(self, signum: int, frame: Any) -> None:
-        if self._is_ending or (self.asked and signum == signal.SIGHUP):  # a session that ends sends two signals
+        if self._is_ending or (self.asked and signum == signal.SIGHUP):  # a session's end sends two signals
             return
         if not self.asked and self.can_wait():
             self.ask(signal.Signals(signum).name)

@@ -114,7 +114,7 @@ def require_experts(targets: str) -> None:
     kinds = [load_task(target) for target in targets.split(",")]
     for kind in kinds:
         require_expert(kind)
-    task_recipe(targets)  # raises the errors of the recipe first
+    task_recipe(targets)  # raises errors in the recipe first
     for kind in kinds:
         _habit_shares(kind)
 
@@ -264,7 +264,7 @@ def _habit_shares(kind: EnvironmentType) -> dict[str, float]:
 
 
 def _cold_start(folder: Path, kinds: Sequence[EnvironmentType], count: int, size: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the CPU size for users without a model: a tiny model that has learned from `solve` and spoiled copies.
+    """Return the CPU size for users without a model: a tiny model trained on episodes of `solve` and spoiled ones.
 
     Args:
         folder: the recipe's folder.

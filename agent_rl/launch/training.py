@@ -44,7 +44,7 @@ from agent_rl.verl_adapter.recorded import KEY
 MODEL, DUMPS = "actor_rollout_ref.model.path", "trainer.rollout_data_dir"
 STORAGE_UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers", STORAGE_UNITS)
-"""Process counts for the whole run, independent of the number of nodes."""
+"""Keys that set process counts for the whole run, regardless of the number of nodes."""
 READ_ROWS = 200
 """Number of rows of each file that are read before anything is started."""
 TINY_MODEL = "outputs/tiny_model"
@@ -85,7 +85,7 @@ def train(
         config, words = _composed(recipe, overrides, nodes)
         if errors := problems(config):
             raise errors[0]
-        os.environ.update(_variables())  # Ray and every process of the run inherit them
+        os.environ.update(_variables())  # Ray and every process of the run inherit these variables
         require_home()
         if nodes is not None and nodes.rank > 0:
             run_worker(nodes, node_options(config, head=False), nodes_timeout_s, stopping)
@@ -207,7 +207,7 @@ def _profile(config: DictConfig) -> CPUProfile:
 
 
 def _user_command() -> list[str]:
-    """Return the command line of this process, without the interpreter of an installed command."""
+    """Return the command line of this process, without the interpreter if the command is `agent-rl`."""
     words = sys.orig_argv
     return words[1:] if len(words) > 1 and Path(words[1]).name == "agent-rl" else words
 

@@ -57,7 +57,7 @@ class RunCase:
         """The reward that the `trajectory` manager computes, without loading a custom reward function.
 
         Raises:
-            ConfigError: `Reward` rejects its settings.
+            ConfigError: the reward's settings cannot be used.
         """
         tokens, judged = self.get("data.max_response_length"), bool(self.get(f"{CUSTOM_FUNCTION}.path"))
         return Reward(self.settings.reward, max_response_tokens=tokens, judged=judged)

@@ -56,7 +56,7 @@ class Finding:
 
 
 def reason(error: BaseException) -> str:
-    """Describe an error in one line; for an error that was raised from other errors, describe the original one."""
+    """Describe an error on one line; for an error that was raised from other errors, describe the original one."""
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -97,7 +97,7 @@ class Check:
 
     Attributes:
         group: the group of the check's findings in the table.
-        subject: the subject of findings that name none themselves.
+        subject: the subject of findings that do not name one.
         function: takes a `RunCase`, and returns findings or raises a `FatalError`.
         needs: the requirements of the check.
         at: the places where the check runs: `compose`, `launch`, `trainer`, `doctor`.

@@ -1,9 +1,9 @@
-"""Checks of the user's code, which is tried once on real rows before a GPU is used.
+"""Checks that try the user's code once, on real rows, before a GPU is used.
 
-Hooks and users are created, users and tools are started, and components and scorers measure a made-up answer. Without
-these checks, an exception in the user's code would occur in every worker, after the model is loaded, and would look
-like the policy's failure. A tool's `call` and a hook's methods are not tried, because they may have side effects.
-Service outages are not reported, because they are not problems with the code.
+They create hooks, simulated users and tools, start the users and tools, and score a made-up episode with components
+and scorers. Without these checks, an exception in the user's code would occur in every worker, after the model is
+loaded, and would look like the policy's failure. A tool's `call` and a hook's methods are not tried, because they may
+have side effects. Service outages are not reported, because they are not problems with the code.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def program(case: RunCase) -> None:
 
 @check("your code", "tried on a row", at=("trainer", "doctor"))
 def own_code(case: RunCase) -> list[Finding | FatalError]:
-    """Hooks, users and tools can be created and started, and components and scorers can measure an answer.
+    """Hooks, users and tools can be created, users and tools can be started, and an answer can be scored.
 
     The user's script runs up to its main block, so that its agents are registered.
     """
@@ -68,13 +68,13 @@ def own_code(case: RunCase) -> list[Finding | FatalError]:
         try:
             load_script(str(case.script))
         except StartsTrainingError as error:
-            findings.append(skipped(f"the script's agents are not tried: {error.problem}", error.remedy))
+            findings.append(skipped(f"the script's agents were not tried: {error.problem}", error.remedy))
         except FatalError as error:
             findings.append(error)
     reward, tools = None, list[ToolSpec]()
-    with suppress(AgentRLError):  # the group "tools" reports the error
+    with suppress(AgentRLError):  # a check in the group "tools" reports the error
         tools = case.tools
-    with suppress(FatalError):  # the group "reward" reports the error
+    with suppress(FatalError):  # a check in the group "reward" reports it
         reward = case.reward if case.scored_by_ours else None
     rows = [row for row in (case.rows if case.has_rows_of_ours else ()) if "prompt" in row]  # "data" reports others
     findings += own_code_problems(EpisodeSetup(case.settings, tools=tools), rows, case.default_agent, reward)
@@ -84,7 +84,7 @@ def own_code(case: RunCase) -> list[Finding | FatalError]:
 def own_code_problems(
     setup: EpisodeSetup, rows: Sequence[Row], default_agent: str, reward: Reward | None = None
 ) -> list[FatalError]:
-    """Return the problems of the user's tools, hooks, simulated users, components and scorers.
+    """Return the problems found in the user's tools, hooks, simulated users, components and scorers.
 
     Args:
         setup: the run's settings and tools.
@@ -102,7 +102,7 @@ def own_code_problems(
 def function_problems(
     settings: AgentRLSettings, row: Row, default_agent: str, function: UserFunction
 ) -> list[FatalError]:
-    """Return the problems of the run's `reward.custom_reward_function` when it scores an answer to a row."""
+    """Return the problems that `reward.custom_reward_function` has when it scores an answer to a row."""
     trial = _Trial(EpisodeSetup(settings), [row], default_agent)
     return trial.problems_of(trial.function(function)) if settings.reward.on_error == "stop" else []
 
@@ -116,7 +116,7 @@ class _Trial:
             self.by_agent.setdefault(str(row.get("agent_name") or default_agent), row)
 
     def problems_of(self, work: Coroutine[Any, Any, None]) -> list[FatalError]:
-        with ThreadPoolExecutor(1) as thread:  # the caller may run an event loop
+        with ThreadPoolExecutor(1) as thread:  # the caller may already be running an event loop
             thread.submit(asyncio.run, work).result()
         return list({str(error): error for error in self.problems}.values())
 
@@ -179,12 +179,12 @@ class _Trial:
         await self.attempt(CUSTOM_FUNCTION, partial(score_answer, *arguments))
 
     def answered(self) -> Trajectory:
-        """Return an episode of one turn, whose answer is the first row's ground truth."""
+        """Return a one-turn episode for the first row, in which the agent answers with the ground truth."""
         agent, row = next(iter(self.by_agent.items()))
         return answered(row, str((row.get("reward_model") or {}).get("ground_truth")), agent)
 
     async def attempt(self, what: str, work: Callable[[], Any], code: Any = None) -> Any:
-        """Call `work` and return its awaited result, or None if `work` fails (which is noted) or takes too long."""
+        """Call `work` and return its awaited result, or None after a timeout or an error; record the user's errors."""
         try:
             result = work()
             return await within(self.setup.settings.budget.tool_timeout_s, _value(result))
@@ -200,7 +200,7 @@ class _Trial:
 
 
 def answered(row: Row, answer: str, agent: str) -> Trajectory:
-    """Return an episode of a row that consists of one turn with the given answer."""
+    """Return a one-turn episode for a row, in which the agent gives this answer."""
     index = (row.get("extra_info") or {}).get("index")
     trajectory = new_trajectory({**row, "raw_prompt": row["prompt"], "index": index, "uid": "trial"}, agent)
     trajectory.stop_reason, trajectory.turns, trajectory.answer = StopReason.ANSWERED, [Turn(text=answer)], answer

@@ -1,4 +1,4 @@
-"""Quick checks of the rows, which run before the launch and before Ray starts, and take less than a second."""
+"""Quick checks on the rows, which run before the launch and before Ray starts, and take less than a second."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def programs(case: RunCase) -> None:
     for number, row in enumerate(case.rows):
         agent, info = row.get("agent_name") or case.default_agent, row.get("extra_info") or {}
         if agent == "gateway_agent" and not info.get("program"):
-            remedy = "Set agent_rl.gateway.command, function or url, or extra_info.program of each row"
+            remedy = "Set agent_rl.gateway.command, function or url, or extra_info.program in each row"
             raise ConfigError("agent_rl.gateway", f"row {number} is for gateway_agent, but has no program", remedy)
 
 

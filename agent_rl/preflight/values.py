@@ -1,4 +1,4 @@
-"""Checks for values that verl's configuration accepts but verl cannot use: types, sizes, the estimator.
+"""Checks for values that verl's configuration accepts but verl cannot use, such as wrong types or sizes.
 
 verl reports most of these values only in a worker, after Ray has started and the model is loaded, and some not at all.
 Other checks report values that cannot be resolved.
@@ -28,7 +28,7 @@ OF_OWN_LOOPS = {
         (f"agent_rl.{key}" for key in ("budget.max_tool_calls", "budget.max_malformed", "budget.max_repeats")),
         "Limit it in the program, or set actor_rollout_ref.rollout.multi_turn.max_assistant_turns",
     ),
-    "agent_rl.final_turn.enabled": "Ask for the last answer in the program",
+    "agent_rl.final_turn.enabled": "Make the program itself ask for a final answer",
     "agent_rl.hooks": "Change the program, or choose another agent",
 }
 """Settings that have no effect on the program of `gateway_agent`, and the remedy for each."""
@@ -82,17 +82,17 @@ ROUTED_EXPERTS = f"{ROLLOUT}.enable_rollout_routing_replay"
 
 CORRECTION = "algorithm.rollout_correction"
 UNREAD = {
-    ("gdpo", "algorithm.use_kl_in_reward"): ("normalizes the components and not the KL penalty", "Write kl=loss"),
+    ("gdpo", "algorithm.use_kl_in_reward"): ("normalizes the components but not the KL penalty", "Write kl=loss"),
     ("gdpo", "agent_rl.reward.combine"): ("adds the normalized components itself", "Set it to sum"),
     **{
         (name, f"{CORRECTION}.bypass_mode"): (
-            "needs the pass for old log-probs, which this key skips",
+            "needs the pass that computes old log-probs, which this key skips",
             "Set false",
         )
         for name in ("optimal_token_baseline", "tir_optimal_token_baseline")
     },
 }
-"""For each estimator and key, why the key must not be set with the estimator, and the remedy."""
+"""The reason why a key must not be set with an estimator, and the remedy, by estimator and key."""
 MEANS_OF_SEQUENCES = ("geo_mean", "sapo")
 """verl's policy losses that ignore `loss_agg_mode`."""
 MEAN_OF_SEQUENCES = "seq-mean-token-mean"
@@ -117,7 +117,7 @@ def sizes(case: RunCase) -> Errors:
         value, is_optional = _get(case, key, unresolved=1), key in OPTIONAL_SIZES
         if (type(value) is not int or value < 1) and not (value is None and is_optional):
             text = "null" if value is None else repr(value)
-            remedy = f"Write for example {key}=1{', or null for no separate limit' if is_optional else ''}"
+            remedy = f"Write, for example, {key}=1{', or null for no separate limit' if is_optional else ''}"
             yield ConfigError(key, f"expected a whole number of 1 or more, got {text}", remedy)
 
 
@@ -167,7 +167,7 @@ def estimator(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def program_limits(case: RunCase) -> Errors:
-    """No limits that only agent_rl's own loop applies are set for the program of `gateway_agent`."""
+    """No limits are set that the program of `gateway_agent` ignores because only agent_rl's own loop applies them."""
     for key, remedy in OF_OWN_LOOPS.items() if case.default_agent == "gateway_agent" else ():
         if (value := _get(case, key)) not in (None, False):
             yield ConfigError(key, f"it has no effect on the program of gateway_agent (value {value!r})", remedy)
@@ -175,7 +175,7 @@ def program_limits(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def loss_aggregation(case: RunCase) -> Errors:
-    """The policy loss can be averaged as `loss_agg_mode` specifies."""
+    """The policy loss supports the way of averaging that `loss_agg_mode` selects."""
     loss, key = _get(case, f"{ACTOR}.policy_loss.loss_mode"), f"{ACTOR}.loss_agg_mode"
     if loss in MEANS_OF_SEQUENCES and (mode := _get(case, key)) != MEAN_OF_SEQUENCES:
         problem = f"{loss!r} averages the tokens of a sequence and then the sequences, so {mode!r} has no effect"
@@ -189,10 +189,10 @@ def correction(case: RunCase) -> Errors:
     if not (active := [f"{key}={value}" for key in keys if (value := _get(case, key)) is not None]):
         return
     if _get(case, f"{CORRECTION}.bypass_mode") is True:
-        problem = f"this key replaces the trainer's log-probs, which {active[0]} compares, with the engine's"
+        problem = f"this key skips computing the trainer's log-probs, which {active[0]} compares with the engine's"
         yield ConfigError(f"{CORRECTION}.bypass_mode", problem, "Set it to false, or write correction=none")
     if _get(case, f"{ROLLOUT}.calculate_log_probs") is False:
-        problem = f"{active[0]} needs the engine's log-probs (value False)"
+        problem = f"it is False, but {active[0]} needs the engine's log-probs"
         yield ConfigError(f"{ROLLOUT}.calculate_log_probs", problem, "Set it to true, or write correction=none")
 
 
@@ -213,7 +213,7 @@ def parallel(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def kl_estimate(case: RunCase) -> Errors:
-    """The KL estimators exist in verl."""
+    """The KL estimators that the configuration names exist in verl."""
     for key in KL_NAME_KEYS:
         name = str(_get(case, key, unresolved="kl"))
         if name.removesuffix("+") not in KL_NAMES:
@@ -239,7 +239,7 @@ def wrong_types(case: RunCase, defaults: Mapping[str, Any]) -> Errors:
         if not fits and not (isinstance(default, bool) and value in (0, 1)):
             kind = "true or false" if isinstance(default, bool) else "a number"
             example = str(default).lower() if isinstance(default, bool) else default
-            yield ConfigError(key, f"expected {kind}, got {value!r}", f"Write for example {key}={example}")
+            yield ConfigError(key, f"expected {kind}, got {value!r}", f"Write, for example, {key}={example}")
 
 
 def _get(case: RunCase, key: str, unresolved: Any = None) -> Any:

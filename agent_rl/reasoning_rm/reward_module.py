@@ -3,7 +3,7 @@
     module = RewardModule(name="helpfulness", template=PointwiseTemplate, desc="Judge how helpful the answer is.")
     module.format(sample=DataSample(query="6 * 7?", answers=["42"]))
 
-Control tokens of chat templates in the sample's texts are broken up, so that an answer cannot end its message early.
+Any chat-template control tokens in the sample are broken up, so that an answer cannot end its message early.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _THOUGHTS = "data.apply_chat_template_kwargs.enable_thinking"
 
 
 class RewardModule:
-    """Writes prompts about samples, and reads the verdicts in the replies.
+    """Writes prompts about samples, and extracts the verdicts from the replies.
 
     Args:
         name: name of the reward, used in error messages.
@@ -55,7 +55,7 @@ class RewardModule:
         self.enable_thinking = enable_thinking
 
     def set_chat_thinking(self, on: bool) -> None:
-        """Set whether the chat template asks the model to think; if so, the prompts do not ask as well.
+        """Set whether the chat template asks the model to think; if it does, the prompts do not.
 
         Raises:
             ConfigError: both the chat template and `enable_thinking` ask for thoughts.
@@ -86,7 +86,7 @@ class RewardModule:
         return self.template.ask(sample.query, sample.answers, **values | more)
 
     def parse(self, reply: str, sample: DataSample | None = None) -> BasePromptTemplate:
-        """Read the verdict in a reply about a sample.
+        """Extract the verdict from a reply about a sample.
 
         Raises:
             VerdictError: the reply has no verdict.

@@ -158,7 +158,7 @@ def _truth(value: Any) -> float:
 
 
 def _form(kind: str, truth: Any, low: float, high: float) -> VerdictForm:
-    """Return the form of both the verdict and the ground truth."""
+    """Return the form that both the verdict and the ground truth have."""
     if kind == "pairwise":
         return pair_form()
     return score_form(low, high) if kind == "pointwise" else rubric_form(tuple(truth), low, high)

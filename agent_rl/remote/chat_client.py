@@ -3,7 +3,7 @@
     async with ChatClient(EndpointConfig(url="http://localhost:8000", model="Qwen/Qwen3-8B"), "judge.config") as client:
         completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
 
-Judges, simulated users, reward models and evaluation use this client. The client checks the answers, and sends no
+Judges, simulated users, reward models and evaluation use this client. The client checks the responses, and sends no
 requests while the circuit is open; `Remote` retries and limits the requests. If an endpoint rejects the key or the
 model at the first request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the
 trajectory unscored. The `openai` package is not used, because it limits neither rate nor size and retries on its own.
@@ -36,11 +36,11 @@ _REFUSALS = {
 _BAD_REQUEST = (400, 413, 422)
 """HTTP statuses that report an invalid request rather than a failure of the endpoint."""
 _TOO_LONG = re.compile(r"context[ _]length|context window|maximum context|longer than the model|too many tokens", re.I)
-"""Matches a server's error about a conversation that is too long; OpenAI's error code is context_length_exceeded."""
+"""Matches server errors about conversations that are too long, such as OpenAI's code context_length_exceeded."""
 
 
 class EndpointConfig(RemoteLimits):
-    """Address of a model's endpoint, and the limits of `agent_rl.remote.http.RemoteLimits`."""
+    """The address of a model's endpoint, and limits on requests to it."""
 
     url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
     """The part of the address before `/chat/completions`; if it has no path, `/v1` is appended."""
@@ -52,7 +52,7 @@ class EndpointConfig(RemoteLimits):
 
 
 class UnusableReplyError(RemoteError):
-    """The endpoint answered, but the answer has no usable content. A request with another seed may succeed."""
+    """The endpoint responded, but the response has no usable content. A request with another seed may succeed."""
 
 
 class TooLongError(RemoteError):
@@ -83,12 +83,12 @@ class Completion:
 
 
 class ChatClient:
-    """Sends requests to one endpoint, and keeps connections open if used as an async context manager.
+    """Sends requests to one endpoint; as an async context manager, it keeps connections open between requests.
 
     Args:
         config: the endpoint.
-        key: the configuration key of `config`, used in errors; empty if the endpoint came from the command line.
-        json_modes: ways to request JSON that follows a schema, in order of preference; rejected ways are not repeated.
+        key: the configuration key of `config`, for error messages; empty if the endpoint came from the command line.
+        json_modes: JSON modes to try, in order of preference; a mode that the server rejects is not tried again.
 
     Raises:
         ConfigError: the API key is not in the environment.
@@ -120,7 +120,7 @@ class ChatClient:
         await self._remote.__aexit__()
 
     async def check(self) -> None:
-        """Check that the endpoint's list of models contains the model; an endpoint without a list passes the check.
+        """Check that the endpoint's list of models contains the model; an endpoint that lists no models passes.
 
         Raises:
             ConfigError: the endpoint does not answer or rejects the key, or its list does not contain the model.
@@ -137,7 +137,7 @@ class ChatClient:
             raise ConfigError(self._setting("model"), problem, did_you_mean(self.config.model, names))
 
     async def reach(self, path: str) -> Response:
-        """Send a GET request as a first test of the endpoint, and return the answer.
+        """Send a GET request to test whether the endpoint responds, and return the response.
 
         Raises:
             ConfigError: the endpoint does not answer.
@@ -157,8 +157,8 @@ class ChatClient:
 
         Raises:
             TooLongError: the conversation does not fit the model's context.
-            UnusableReplyError: the answer has no message.
-            RemoteError: there was no answer, or the circuit is open.
+            UnusableReplyError: the response has no message.
+            RemoteError: there was no response, or the circuit is open.
             ConfigError: the endpoint rejects the API key, or has no such address or model.
         """
         body = {"model": self.config.model, **body}
@@ -175,7 +175,7 @@ class ChatClient:
                     refused = error.status in _BAD_REQUEST and not isinstance(error, TooLongError)
                     if not refused or mode + 1 == len(self._json_modes):
                         raise
-                    mode += 1  # the JSON mode may be the cause of the error
+                    mode += 1  # the server may have rejected the JSON mode
                 else:
                     self._json_mode = max(self._json_mode, mode)
                     return completion
@@ -186,9 +186,9 @@ class ChatClient:
         Args:
             path: a path to append to the endpoint's address, or an absolute URL.
             body: the request body, sent as JSON.
-            read: extracts the result from the answer; it raises a LookupError, TypeError or AttributeError if the
+            read: extracts the result from the response; it raises a LookupError, TypeError or AttributeError if the
                 result is missing, and a ValueError that describes the problem if the result is unusable.
-            missing: name of the result, used in error messages.
+            missing: name of the result, for the error message if it is missing.
 
         Raises:
             RemoteError: see `chat`.
@@ -248,7 +248,7 @@ def _response_format(mode: JsonMode, schema: Mapping[str, Any]) -> dict[str, Any
 
 
 def _completion(answer: Any) -> Completion:
-    """Return the first choice in the endpoint's answer."""
+    """Extract the first choice from the endpoint's response."""
     choice = answer["choices"][0]
     message, finish = choice["message"], choice.get("finish_reason")
     if not isinstance(message, dict) or not isinstance(message.get("content") or "", str):

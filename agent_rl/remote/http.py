@@ -4,11 +4,11 @@
     answer = await remote.post_json("/run_code", {"code": "print(1)"})
 
 `Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. Before a retry, `Remote`
-waits for the server's Retry-After, or else uses exponential back-off with jitter. When attempts or time run out,
-a `RemoteError` leaves the trajectory unscored. Any other status is returned as a `Response`.
+waits as long as the server's Retry-After header requests, or else backs off exponentially with jitter. If no attempt
+succeeds in time, a `RemoteError` leaves the trajectory unscored. Any other status is returned as a `Response`.
 
 Cookies are not kept, so trajectories that share a `Remote` cannot see each other's data. Errors and logs contain the
-host, but never a header, a query string or a password. `Remote` does not check that a host has a public address.
+host, but never a header, a query string or a password. `Remote` also sends requests to private addresses.
 
 Requests to this machine and its network are sent directly; all others go through the proxies set in the environment
 (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`). `SSL_CERT_FILE` applies to direct and to proxied requests.
@@ -46,18 +46,18 @@ logger = logging.getLogger(__name__)
 MAX_REDIRECTS = 5
 CONNECT_TIMEOUT_S = 10.0
 KEEPALIVE_S = 2.0
-"""Seconds for which an idle connection stays open: less than servers' timeouts (5 s or more), so that no server closes
-a connection during a request."""
+"""Seconds for which an idle connection stays open: shorter than the idle timeouts of servers (5 s or more), so that no
+server closes a connection during a request."""
 KEPT_CONNECTIONS = 4
 """Maximum number of idle connections, to different hosts, that one client keeps."""
 FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
-_MIN_SECRET = 8  # minimum length in characters: shorter words of a header also occur in ordinary text
-_MAX_EXCERPT = 200  # maximum number of characters of a response body that an error quotes
+_MIN_SECRET = 8  # minimum length of a header word to hide, because shorter words also occur in ordinary text
+_MAX_EXCERPT = 200  # maximum number of characters that an error message quotes from a response body
 _KEPT_ACROSS_HOSTS = {"accept", "accept-encoding", "content-length", "content-type", "host", "user-agent"}
 
 
 class RemoteLimits(Section):
-    """Limits of a `Remote`; a tool's config model may inherit them."""
+    """Limits on the requests of a `Remote`; a tool's config model may inherit them."""
 
     timeout_s: float = Field(default=30.0, gt=0)
     """Timeout of one attempt in seconds, from connecting to the last byte."""
@@ -84,13 +84,13 @@ def bearer(variable: str | None, key: str) -> dict[str, str]:
 
 @dataclass(eq=False)
 class _Failure(Exception):
-    """Raised when one attempt got no usable answer."""
+    """Raised when one attempt received no usable response."""
 
     problem: str
     status: int | None = None
     retry_after_s: float | None = None
     unsent: bool = False
-    """Whether the server certainly did not receive the request."""
+    """Whether it is certain that the server did not receive the request."""
 
     def may_repeat(self, idempotent: bool) -> bool:
         return idempotent or self.unsent or (self.status in (429, 503) and self.retry_after_s is not None)
@@ -108,9 +108,9 @@ class _Lane:
 
     slots: asyncio.Semaphore
     idle: dict[bool, list[httpx.AsyncClient]] = field(default_factory=lambda: {True: [], False: []})
-    """Idle clients, by whether they are for near hosts (`is_near`). Concurrent requests use separate clients, because
-    a client scans all its connections for every request: each of 500 requests takes 9 ms of CPU time with one shared
-    client, and 1.7 ms with separate clients."""
+    """Idle clients; the key says whether they are for near hosts (`is_near`). Concurrent requests use separate clients,
+    because a client scans all its connections for every request: each of 500 requests takes 9 ms of CPU time with one
+    shared client, and 1.7 ms with separate clients."""
     users: int = 0
 
 
@@ -122,7 +122,7 @@ class Remote:
     `max_concurrent` requests.
 
     Args:
-        base_url: prefix of relative URLs.
+        base_url: prefix for relative URLs.
         headers: sent with every request, for example `{"Authorization": f"Bearer {secret('JUDGE_API_KEY')}"}`.
         limits: see `RemoteLimits`.
         allow_hosts: names of the hosts that may receive requests, with shell wildcards (`*.wikipedia.org`). Redirects
@@ -159,10 +159,10 @@ class Remote:
                     await clients.pop().aclose()
 
     async def post_json(self, url: str, payload: Any, *, idempotent: bool = True) -> Any:
-        """POST `payload` as JSON and return the answer, parsed as JSON.
+        """POST `payload` as JSON, and return the response body, parsed as JSON.
 
         Raises:
-            RemoteError: the request failed, the status is not 2xx, or the answer is not JSON.
+            RemoteError: the request failed, the status is not 2xx, or the response is not JSON.
         """
         response = await self.request("POST", url, json=payload, idempotent=idempotent)
         if not response.ok:
@@ -170,8 +170,8 @@ class Remote:
         return response.json()
 
     def problem(self, response: Response) -> str:
-        """Describe a response for an error: its status and the start of its body; values of the request's headers are
-        hidden.
+        """Describe a response for an error message: its status and the start of its body, in which values of the
+        request's headers are hidden.
         """
         return f"status {response.status}: {self._secrets.hide(response.text)[:_MAX_EXCERPT]}"
 
@@ -186,7 +186,7 @@ class Remote:
         headers: Mapping[str, str] | None = None,
         idempotent: bool = True,
     ) -> Response:
-        """Send a request, with retries, and return the answer.
+        """Send a request, with retries, and return the response.
 
         Args:
             method: the HTTP method, for example `GET`.
@@ -199,7 +199,7 @@ class Remote:
                 idempotent is retried only if the server did not receive it, or answers 429 or 503 with Retry-After.
 
         Raises:
-            RemoteError: there was no answer within the limits.
+            RemoteError: there was no response within the limits.
             ValueError: the URL or a header cannot be sent, or the host is not allowed.
         """
         lane = self._lanes.get()
@@ -268,7 +268,7 @@ class Remote:
         return Response(status, dict(response.headers.items()), content, truncated, str(response.url))
 
     async def _follow(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
-        """Return the answer after all allowed redirects, before its body is read."""
+        """Follow all allowed redirects, and return the final response without reading its body."""
         for number in range(MAX_REDIRECTS + 1):
             response = await client.send(request, stream=True)
             target = response.next_request
@@ -319,7 +319,7 @@ class Remote:
 
 
 def _redirected(request: httpx.Request, target: httpx.Request) -> httpx.Request:
-    """Return `target`; if it is sent to another host, remove the caller's headers, because they may contain keys."""
+    """Return `target`; if it goes to a different host than `request`, remove headers that may contain keys."""
     if (request.url.host, request.url.port) != (target.url.host, target.url.port):
         for name in [name for name in target.headers if name not in _KEPT_ACROSS_HOSTS]:
             del target.headers[name]

@@ -37,11 +37,11 @@ class Rate:
         Raises:
             OSError: the file in the temporary folder cannot be written.
         """
-        async with self._turns.get():  # so that a process that exits early wastes only one turn
+        async with self._turns.get():  # one turn at a time, so that an early exit wastes only one
             await asyncio.sleep(self._take(server) - time.monotonic())
 
     def _take(self, server: str) -> float:
-        """Return the time of the next turn on the `time.monotonic` clock, which all processes of a node share."""
+        """Reserve the next turn; return its time on the `time.monotonic` clock, which a node's processes share."""
         name = hashlib.sha256(f"{server} {self._space_s} {_boot()}".encode()).hexdigest()[:16]
         path = f"{tempfile.gettempdir()}/agent_rl-{os.getuid()}-rate-{name}"
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -57,6 +57,6 @@ class Rate:
 
 @cache
 def _boot() -> str:
-    """Return the ID of the node's current boot, because the clock starts at 0 again after a restart."""
+    """Return the ID of the current boot; each boot uses another file, because the monotonic clock restarts at 0."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read()

@@ -19,7 +19,7 @@ from agent_rl.errors import UnscoredError
 
 
 class RemoteError(UnscoredError):
-    """Raised when a remote service returned no usable answer.
+    """Raised when a remote service returned no usable response.
 
     Args:
         host: the service's host name and port.
@@ -50,7 +50,7 @@ class Response:
     truncated: bool
     """Whether the body was longer than `max_bytes`."""
     url: str = field(repr=False)
-    """The URL that answered, after redirects; it may contain secrets."""
+    """The final URL, after redirects; it may contain secrets."""
 
     @property
     def ok(self) -> bool:
@@ -86,7 +86,7 @@ class Response:
 
 
 async def read_body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
-    """Return the first `limit` bytes of the body, and whether it is longer; the rest is not read into memory."""
+    """Return the first `limit` bytes of the body, and whether the body is longer; the rest is not read into memory."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     decoder = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in ("gzip", "x-gzip", "deflate") else None
     body = bytearray()

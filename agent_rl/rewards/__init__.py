@@ -1,4 +1,4 @@
-"""Rewards of a `Trajectory`: named components, their composition, scorers for answers, the lab and the service.
+"""Computes the reward of a `Trajectory` from named components; also contains scorers, a lab and a reward service.
 
 Code in this package must not depend on verl or torch, or on the agent that produced a trajectory;
 `agent_rl.verl_adapter.manager` connects rewards to verl.

@@ -55,7 +55,7 @@ def as_value(result: Any) -> Value:
     Raises:
         TypeError: the result is not a number.
         UnscoredError: the number, or a number in `per_turn`, is not finite.
-        BaseException: the result is itself an exception, which a group component may return.
+        BaseException: a group component returned an exception as the result, which is raised.
     """
     if isinstance(result, BaseException):
         raise result
@@ -73,7 +73,7 @@ class _BaseComponent(ABC):  # noqa: B024 - the subclasses declare the abstract m
     """Base class of `Component` and `GroupComponent`.
 
     Args:
-        name: the component's key under `agent_rl.reward.components`, used in messages.
+        name: the component's key under `agent_rl.reward.components`, used in error messages.
         config: an instance of `Config`.
     """
 
@@ -102,7 +102,7 @@ class _BaseComponent(ABC):  # noqa: B024 - the subclasses declare the abstract m
 
 
 DECLARED: dict[str, type[Any]] = {}
-"""Component classes by declared kind; `agent_rl.rewards.component.kinds` completes the mapping at its first call."""
+"""Component classes by declared kind; the first call to `agent_rl.rewards.component.kinds` completes the mapping."""
 
 
 class Component(_BaseComponent):
@@ -150,7 +150,7 @@ def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) ->
         name: the user's name for the component.
         kind: a name in `kinds()`, or a class as `package.module.Class` or `file.py:Class`.
         config: the values of the class's `Config`.
-        key: the configuration key of the entry, used in errors.
+        key: the configuration key of the entry, used in error messages.
 
     Raises:
         ConfigError: the kind does not exist, or `config` is not valid for it.

@@ -1,11 +1,12 @@
-"""`Reward`: computes a trajectory's total from its components, and the flat numbers that verl logs.
+"""`Reward`: computes a trajectory's total reward from its components, and the flat numbers that verl logs.
 
 Each component's value is normalized (`normalize`) and then clipped (`clip`); the function in `combine` computes the
 total from the values and their weights. A component whose gate is closed is not measured and does not count towards the
-total. The same `Reward` scores trajectories in training, in evaluation and in stored files.
+total. Training, evaluation and the scoring of stored files use the same `Reward`.
 
 If one component cannot measure a trajectory, the trajectory is unscored and does not enter training. Any exception from
-a component or scorer, except `UnscoredError`, a timeout or a failed connection, is a bug (`settings.user_code`).
+a component or scorer, except `UnscoredError`, a timeout or a failed connection, is treated as a bug
+(`settings.user_code`).
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class Reward:
         return self._source(data_source).answers
 
     async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
-        """Compute the score from the built-in `TERMS` only; other components whose gate is open have the value 0."""
+        """Compute the score from the built-in `TERMS` only; other components with an open gate count as 0."""
         source, measured = self.sources[pattern], Measurement(trajectory, verdict)
         for term in chain(*source.waves):
             if term.name in TERMS:

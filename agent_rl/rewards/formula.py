@@ -27,12 +27,12 @@ def formulas(reward: Reward) -> dict[str, str]:
 def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, dict[str, Payment]]:
     """Compute what each typical behavior earns, by data-source pattern.
 
-    A trajectory with the maximum number of turns is assumed to use half of the token limit, and all turns the same
-    number of tokens. A scheduled weight is shown with its final value.
+    A trajectory with the maximum number of turns is assumed to use half of the token limit; all turns are assumed to be
+    equally long. A scheduled weight is shown with its final value.
 
     Args:
         reward: the reward; only its built-in terms, which depend only on the trajectory, are measured.
-        turns: the turn limit; honest work makes a call in each turn but the last, as far as the budget allows.
+        turns: the turn limit; honest work makes a call in every turn except the last, as far as the budget allows.
         budget: the limits on calls and on malformed turns.
     """
     calls = turns - 1 if budget.max_tool_calls is None else min(turns - 1, budget.max_tool_calls)

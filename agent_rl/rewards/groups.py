@@ -18,7 +18,7 @@ class Group:
     """The tasks of one prompt.
 
     Args:
-        number: number of tasks, each of which calls `join` first.
+        number: number of tasks; each task calls `join` before anything else.
     """
 
     def __init__(self, number: int) -> None:

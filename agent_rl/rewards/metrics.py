@@ -20,7 +20,7 @@ def counted(trajectory: Trajectory) -> dict[str, float]:
 
 
 def component_metrics(components: Mapping[str, float]) -> dict[str, float]:
-    """Return the values of components by logged name, such as `turns_reward` if `turns` is the name of a metric."""
+    """Return the components' values by logged name; a component named `turns`, like a metric, is `turns_reward`."""
     return {f"{name}_reward" if name in COUNTED else name: value for name, value in components.items()}
 
 
@@ -80,8 +80,8 @@ OF_THE_STEP = {
     "bias_tokens": "mean response tokens of the kept trajectories minus the mean of all trajectories since the last "
     "step",
     "bias_turns": "mean turns of the kept trajectories minus the mean of all trajectories since the last step",
-    "bias_prompt_reward": "the same difference for prompts' mean rewards; positive if difficult prompts are left out",
-    "bias_reward": "estimate of the same difference for the reward, with a prompt's mean for its unscored samples",
+    "bias_prompt_reward": "prompts' mean reward, kept minus all trajectories; positive if hard prompts are left out",
+    "bias_reward": "estimate of kept minus all trajectories in mean reward; unscored samples get the prompt's mean",
     "bias_reward_bound": "largest possible size of the reward difference, if the rewards of lost trajectories are "
     "within the range of rewards seen in the run",
     "skipped_updates": "updates that were skipped because no token or no group remained for training",

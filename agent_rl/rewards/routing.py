@@ -1,4 +1,4 @@
-"""Chooses the scorer of a row, by its `data_source` or by the name in the configuration.
+"""Chooses the scorer for a row, by the row's `data_source` or by the name in the configuration.
 
 `compute_score` has the signature and the return type of verl's default reward function, so that verl can call it:
 
@@ -64,7 +64,7 @@ def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
 
 @lru_cache(maxsize=1024)
 def route(data_source: str) -> Scorer:
-    """Return the scorer of a data source.
+    """Return the scorer for a data source.
 
     Raises:
         ConfigError: the data source has no scorer; the error suggests similar known data sources.
@@ -83,8 +83,8 @@ def find_scorer(name: str | Mapping[str, Any], folder: Path | None = None, *, ke
     Args:
         name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`; or a mapping with a `name`
             in `SCORERS` and the scorer's options, such as `{"name": "math", "strict": True}`.
-        folder: folder of a relative path; None means the working directory.
-        key: the configuration key, used in errors.
+        folder: the folder to which a path is relative; None means the working directory.
+        key: the configuration key, used in error messages.
 
     Raises:
         ConfigError: the scorer or one of its options does not exist, or the function cannot be called.
@@ -103,7 +103,7 @@ def find_scorer(name: str | Mapping[str, Any], folder: Path | None = None, *, ke
 
 
 def _options(scorer: Scorer) -> type[Section]:
-    """Return a pydantic model of a scorer's options, which are its bool and Literal keyword arguments."""
+    """Return a pydantic model for a scorer's options, which are its bool and Literal keyword arguments."""
     options: dict[str, Any] = {
         item.name: (item.annotation, item.default)
         for item in signature(scorer.function, eval_str=True).parameters.values()
@@ -149,5 +149,5 @@ def compute_score(
 
 
 def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
-    """Return the scorer; the built-in `code` scorer then runs its programs on the Sandbox Fusion server."""
+    """Return the scorer; if it is the built-in `code` scorer, it runs programs on the Sandbox Fusion server."""
     return local.using(server=server) if local.built_in and local.name == "code" else local

@@ -63,7 +63,7 @@ class UserFunction:
         self._options, self._place = dict(options or {}), place
         try:
             parameters = list(inspect.signature(function).parameters.values())
-        except ValueError:  # a builtin without a signature
+        except ValueError:  # a built-in function without a signature
             parameters = [Parameter(name, Parameter.KEYWORD_ONLY) for name in NAMES]
         self._takes_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
         self._names = {parameter.name for parameter in parameters if parameter.kind not in _VARIABLE}
@@ -197,10 +197,10 @@ _VARIABLE = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
 def scorer_info(trajectory: Trajectory) -> dict[str, Any]:
-    """Build a scorer's `extra_info` from the row's `extra_info` and `reward_model`, and from numbers of the episode.
+    """Build a scorer's `extra_info` from the row's `extra_info` and `reward_model`, and from data about the episode.
 
-    The episode's numbers override the row's entries with the same names. If the agent is unknown, the trajectory comes
-    from a request to a reward service, and the row's entries override the episode's numbers. `num_turns` counts
+    The episode's data overrides the row's entries with the same names. If the agent is unknown, the trajectory comes
+    from a request to a reward service, and the row's entries override the episode's data. `num_turns` counts
     messages as verl does: the prompt, the policy's turns and the environment's answers. `executed_calls` lists the
     successful calls in order, as `{name, arguments}`. `answer_marked` is true if an agent submitted a final answer;
     otherwise the answer may be the whole response.

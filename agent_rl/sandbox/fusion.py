@@ -61,8 +61,8 @@ class FusionServer:
 
     Attributes:
         url: the server's address, with or without /run_code.
-        memory_limit_mb: memory limit of one case, in MiB.
-        timeout_s: time limit of one case, in seconds.
+        memory_limit_mb: memory limit for one case, in MiB.
+        timeout_s: time limit for one case, in seconds.
         max_concurrent: maximum number of concurrent cases per process.
         semaphore: an object with `acquire` and `release` that is held while a case runs; verl's processes share it.
     """
@@ -161,7 +161,7 @@ def limits_for(run_s: float, **limits: int) -> RemoteLimits:
         limits: other limits, such as `max_concurrent`.
     """
     attempt_s = run_s + SLACK_S
-    # The server sends up to 1 MiB per stream, which JSON can make six times as long.
+    # The server sends up to 1 MiB per stream, and JSON's escapes can make this six times as long.
     return RemoteLimits(timeout_s=attempt_s, total_s=3 * attempt_s + 30, max_bytes=16 * 1024 * 1024, **limits)
 
 

@@ -28,7 +28,7 @@ from agent_rl.sandbox.jail.run_queue import PATIENCE, run_queue
 START_S = 60.0
 """Time limit for the start of a worker, in seconds."""
 _READ_BYTES = 1 << 16
-_LOOK_S = 0.005  # seconds between two checks of a worker whose time seems to be up
+_LOOK_S = 0.005  # seconds between checks of a worker whose time seems to be up
 _PASSED_ON = (
     *("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME"),
     *("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"),
@@ -60,7 +60,7 @@ class Workers:
     """Processes that run one command for all threads of this process; a fork of this process starts separate workers.
 
     Args:
-        what: what the workers do, as it follows "the process that" in error messages.
+        what: verb phrase that completes the error message "the process that ... does not start".
         command: command that starts a worker.
         kept: maximum number of idle workers.
         idle_s: idle seconds after which a worker is not reused.
@@ -69,7 +69,7 @@ class Workers:
     def __init__(self, what: str, command: Sequence[str], *, kept: int = 8, idle_s: float = 3600.0) -> None:
         self._what, self._command = what, [*command]
         self._kept, self._idle_s = kept, idle_s
-        self.idle: deque[tuple[float, subprocess.Popen[bytes]]] = deque()  # append and pop are atomic
+        self.idle: deque[tuple[float, subprocess.Popen[bytes]]] = deque()  # append and pop are atomic: no lock needed
         _all.add(self)
 
     def ask(self, request: Any, timeout_s: float, may_be_kept: Callable[[Any], bool] | None = None) -> Any:
@@ -156,7 +156,7 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
                 if own_s >= timeout_s:
                     raise WorkerTimeout(f"no answer within {timeout_s:g} s")
                 if elapsed_s >= PATIENCE * timeout_s:
-                    raise UnscoredError(f"the machine is too busy: a process ran {own_s:.3g} s of its {timeout_s:g} s")
+                    raise UnscoredError(f"the machine is too busy: a process got {own_s:.3g} of its {timeout_s:g} s")
                 deadline = time.monotonic() + max(_LOOK_S, timeout_s - own_s)
             for key, _ in selector.select(deadline - time.monotonic()):
                 if key.fileobj is process.stdin:

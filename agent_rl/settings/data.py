@@ -54,9 +54,9 @@ class DropSettings(Section):
     """A row is dropped after this number of consecutive visits with a success rate of at most `hopeless_to`. Null
     means never."""
     solved_from: float = 1.0
-    """Minimum success rate of a visit for the row to count as solved."""
+    """Minimum success rate on a visit for the row to count as solved."""
     hopeless_to: float = 0.0
-    """Maximum success rate of a visit for the row to count as hopeless."""
+    """Maximum success rate on a visit for the row to count as hopeless."""
 
 
 class ReplaySettings(Section):
@@ -76,9 +76,9 @@ class DataSettings(Section):
     `data.train_files`. With a share of 0, no rows are drawn. By default, shares are proportional to row counts."""
     temperature: float | None = Field(default=None, ge=1)
     """Alternative to `weights` that makes shares proportional to rows^(1/temperature). With 1, shares are proportional
-    to the numbers of rows; values above 1 make the shares more equal."""
+    to row counts; values above 1 make the shares more equal."""
     order: Literal["file", "shuffled", "difficulty"] | None = None
-    """The order of rows within a pass through a source: as in the files, shuffled by `data.seed`, or by
+    """The order of rows within a pass through a source: as in the files, shuffled with `data.seed`, or by
     `extra_info.difficulty`, with the easiest first. Null means `shuffled`, or `file` if `data.shuffle=false`."""
     stages: list[StageSettings] = Field(default_factory=list)
     """Stages of a curriculum. An empty list means no curriculum."""
@@ -107,5 +107,5 @@ class DataSettings(Section):
 
     @property
     def is_set(self) -> bool:
-        """Whether agent_rl, instead of verl, decides the order of the rows."""
+        """Whether agent_rl decides the order of the rows instead of verl."""
         return self != type(self)()

@@ -47,7 +47,7 @@ _EXPECTED = {
     "too_short": "a list of at least {min_length}",
     "tuple": "a list",
 }
-"""Descriptions of the expected value, by pydantic's error type or by the first word of the error type."""
+"""Descriptions of the expected value; a key is an error type of pydantic, or the first word of an error type."""
 
 _shortened = reprlib.Repr()
 _shortened.maxstring = _shortened.maxother = 200
@@ -160,7 +160,7 @@ class _Problem:
         self.rank = (self.kind != "extra_forbidden", -len(self.place.path))  # a misspelled key also counts as missing
 
     def error(self, alternatives: Sequence[_Problem]) -> ConfigError:
-        """Return the `ConfigError` for this problem; `alternatives` are all problems at the problem's location."""
+        """Return the `ConfigError` for this problem; `alternatives` are all problems at the same location."""
         shown = "null" if self.value is None else _shortened.repr(self.value)
         if self.kind == "extra_forbidden":
             known = [name for kind in self.models for name in kind.model_fields]
@@ -191,12 +191,12 @@ class _Problem:
         if words and isinstance(self.value, str):
             return did_you_mean(self.value, words)
         if self._example:
-            return f"Write for example `{self.part}: {self._example}`"
+            return f"Write, for example, `{self.part}: {self._example}`"
         if self.field is None or self.field.is_required():
             return "Change the value"
         default = self.field.get_default()
         if not isinstance(default, BaseModel) and default not in (None, "", (), [], {}):
-            return f"Write for example `{self.part}: {json.dumps(default)}`, or remove the key"
+            return f"Write, for example, `{self.part}: {json.dumps(default)}`, or remove the key"
         keys = [name for kind in _models(self.field.annotation) for name in kind.model_fields]
         return f"Write a mapping with these keys: {', '.join(keys)}" if keys else _CHANGE
 

@@ -3,8 +3,8 @@
 A reference is a dotted path (`my_package.tools.Search`) or a user's file (`my_tools.py:Search`). A file is loaded
 under a module name derived from its path, so every reference to it yields the same module.
 
-The check of a class finds mistakes that Python would report only in the middle of a run, or never: a method with a name
-that agent_rl never calls, with a signature that does not accept the arguments, or without `async def`.
+Checking a class finds mistakes that Python would report only in the middle of a run, or never: a method whose name
+agent_rl never calls, whose signature does not accept the arguments, or that lacks `async def`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _import(name: str, place: Place) -> ModuleType:
 
 
 def load_file(location: str, folder: Path, place: Place) -> ModuleType:
-    """Import a Python file once per process; a relative path starts at `folder` or at the working directory.
+    """Import a Python file once per process; a relative path is looked up in `folder`, then in the working directory.
 
     Raises:
         ConfigError: the file does not exist, or importing it fails.
@@ -123,7 +123,7 @@ def load_file(location: str, folder: Path, place: Place) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # set before execution, because dataclasses and pickle read it
+    sys.modules[name] = module  # registered before execution, because dataclasses and pickle look it up
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # any import failure is reported to the author of the configuration
@@ -145,8 +145,8 @@ SIMILAR = 0.8
 def method_problem(cls: type, base: type) -> tuple[str, str] | None:
     """Return (problem, remedy) for a method that agent_rl never calls or cannot call, or None if all methods fit.
 
-    Helper methods are allowed. A public method counts as misspelled only if its name resembles the name of a method of
-    the base class, and no line in the files that define the user's class uses or quotes the name.
+    Helper methods are allowed. A public method counts as misspelled only if its name resembles that of a method of the
+    base class, and if the files that define the user's class neither use nor quote the name.
     """
     own = [kind for kind in cls.__mro__ if kind not in base.__mro__ and is_users(kind)]
     for owner in own:

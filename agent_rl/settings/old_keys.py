@@ -1,9 +1,9 @@
-"""Old spellings of keys: the names of settings in earlier releases of verl and in guides written for those releases.
+"""Old spellings of keys: the names that settings had in earlier releases of verl, and in guides for those releases.
 
 The table of old keys is `old_keys.yaml` next to this file. A key that has moved takes effect under its new name, and a
-line on stderr reports the change. A key whose meaning changed or disappeared raises an error with a remedy.
+line on stderr reports the change. A key that lost or changed its meaning raises an error with a remedy.
 The table is applied twice: to the command line before hydra reads it (`change_arguments`), and to the composed
-configuration (`change_config`), which includes the keys of YAML files and those on which some rows depend.
+configuration (`change_config`), which also contains the keys from YAML files and the keys on which some rows depend.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class OldKey:
     default: str | None = None
     """verl's default, as written on the command line; the row does not apply to this value."""
     unless: Mapping[str, Any] = field(default_factory=dict)
-    """Other keys of the composed configuration; the row does not apply if a key has the given value."""
+    """Other keys of the composed configuration; the row does not apply if one of them has the given value."""
     only_with: Mapping[str, Any] = field(default_factory=dict)
     """Other keys of the composed configuration; the row applies only if each key has one of its given values."""
     values: Mapping[str, str] = field(default_factory=dict)
@@ -159,7 +159,7 @@ def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[
             key, new, argument_keys(arguments[number:]) | new_keys
         )  # an old key may override a current key to its left
         new_keys.add(new.key)
-        # `++` lets hydra accept keys that verl's YAML files do not list; in other sections, hydra should reject them
+        # `++` lets hydra accept keys that verl's YAML files do not list, which only the `FREE` sections may contain
         changed += [f"{'++' * is_free(new.key)}{new.key}={new.text}"] if new.key else []
         notes.append(new.note)
     return changed, notes
@@ -197,7 +197,7 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
                 yield key, value, new
 
     notes = []
-    for others in (None, config):  # rows that depend on other keys take part only in the second pass
+    for others in (None, config):  # rows that depend on other keys apply only in the second pass
         for key, value, new in list(replacements(others)):
             if key in given:
                 _refuse_twice(key, new, given)
@@ -318,7 +318,7 @@ _PROBLEM = {"different": "changed since", "gone": "removed since"}
 
 @functools.cache
 def _index() -> tuple[Mapping[str, Sequence[OldKey]], Sequence[OldKey]]:
-    """Return the rows by their key, and the rows whose key ends in `*`."""
+    """Return a mapping of each old key to its rows, and the rows whose old key ends in `*`."""
     exact: dict[str, list[OldKey]] = {}
     for row in rows():
         if not row.old.endswith("*"):
@@ -327,7 +327,7 @@ def _index() -> tuple[Mapping[str, Sequence[OldKey]], Sequence[OldKey]]:
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:
-    """Join options that are in the table with their values: `--local_dir x` becomes `--local_dir=x`."""
+    """Join each option that is in the table with its value: `--local_dir x` becomes `--local_dir=x`."""
     joined: list[str] = []
     for argument in arguments:
         if joined and joined[-1] in _index()[0] and joined[-1].startswith("--") and "=" not in argument:

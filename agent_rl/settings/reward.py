@@ -144,7 +144,7 @@ class _NamedTermSettings(TermSettings):
     @model_validator(mode="before")
     @classmethod
     def _counts(cls, section: Any) -> Any:
-        """Add the weight to the keys that are set, so that copies and merged sections keep the weight."""
+        """If any key is set, also set the weight, so that copies and merged sections keep it."""
         return {"weight": cls._counted, **section} if isinstance(section, Mapping) and section else section
 
 
@@ -169,7 +169,7 @@ class FormatSettings(_NamedTermSettings):
     """A penalty of `-malformed_turns / turns`, but never below -1, whatever the number of well-formed turns."""
 
     weight: float | Schedule = 0.0
-    """Weight of the value in the total, or 0 to only log it. The default is 0.2 if any other key here is set."""
+    """Weight of the value in the total, or 0 to only log it. The default is 0.2 if another key here is set."""
     _counted: ClassVar[float] = 0.2
     turns: int = Field(default=3, ge=1)
     """Number of malformed turns at which the value is -1."""
@@ -223,7 +223,7 @@ class ServedModelSettings(Section):
 
     @property
     def visits(self) -> bool:
-        """Whether the model uses the trainer's GPUs, and so can score only while the policy does not sample."""
+        """Whether the model uses the trainer's GPUs, and therefore can score only while the policy is not sampling."""
         return self.placement != "own"
 
 

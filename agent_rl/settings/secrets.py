@@ -160,7 +160,7 @@ def _without_key(match: re.Match[str]) -> str:
 
 
 def _overlap(text: str, form: str) -> int:
-    """Return the length of the longest prefix of `form` that ends `text`, or 0 if it is too short to reveal much."""
+    """Return the length of the longest prefix of `form` at the end of `text`, or 0 if that reveals too little."""
     longest = min(len(form) - 1, len(text))
     tail = text[len(text) - longest :].lower()
     return next((n for n in range(longest, SHORTEST_SECRET - 1, -1) if tail[longest - n :] == form[:n].lower()), 0)

@@ -66,7 +66,7 @@ class ToolsSettings(Section):
     cache_path: str | None = None
     """File on a local disk that stores the results of tools with `cache: shared`. Null means memory only."""
     on_error: Literal["unscored", "observe"] = "unscored"
-    """Effect of a tool's exception that is neither a `ToolError` nor an outage. `unscored`: the trajectory gets no
+    """What happens if a tool's exception is neither a `ToolError` nor an outage. `unscored`: the trajectory gets no
     score, and the eighth identical traceback stops the run. `observe`: the policy sees the exception."""
     reuse_results: bool = True
     """Whether a repeated call of a reusable tool gets the earlier result."""
@@ -128,7 +128,7 @@ class CodeActSettings(_Turns):
     """Settings for the code blocks of `code_act_agent`. The agent fills in `{answer}` in the instructions."""
 
     answer: Literal["boxed", "text"] = "boxed"
-    """Place of the answer in a turn without code. `boxed`: in `\\boxed{...}`, which the instructions then ask for.
+    """Where a turn without code contains the answer. `boxed`: in `\\boxed{...}`, which the instructions then ask for.
     `text`: the whole text is the answer."""
     tool: str | None = None
     """Name of the tool that executes code. Null means the only tool, or `python` if there are several."""
@@ -177,8 +177,8 @@ class UserSimSettings(_Turns):
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the user's class."""
     native: bool = False
-    """Whether the agent writes calls like `tool_call_agent`. A turn without a call is then a message to the user, and
-    `instructions` and `observation_role` have no effect."""
+    """Whether the agent writes calls in the format of `tool_call_agent`. A turn without a call is then a message to the
+    user, and `instructions` and `observation_role` have no effect."""
 
 
 class GatewaySettings(Section):
@@ -201,8 +201,8 @@ class GatewaySettings(Section):
     programs: int = Field(default=16, ge=1)
     """Maximum number of programs that run concurrently in one agent-loop worker."""
     environment: list[str] = Field(default_factory=list)
-    """Names of environment variables with secrets that the program gets. Other variables whose names suggest secrets
-    are removed."""
+    """Names of the environment variables with secrets to pass to the program. Other variables whose names suggest
+    secrets are removed."""
     ground_truth: bool = False
     """Whether the file that contains the row for the program includes `ground_truth`."""
 
@@ -212,7 +212,7 @@ class GatewaySettings(Section):
         if len(names) > 1:
             raise InvalidValueError(f"{' and '.join(names)} are both set", "Keep one of them")
         if self.python is not None and self.function is None:
-            problem = "python is set without function, but the interpreter runs only function"
+            problem = "python is set without function, but only function runs in this interpreter"
             raise InvalidValueError(problem, "Set function, or remove python and write the interpreter into command")
         return self
 
@@ -223,7 +223,7 @@ class GigpoSettings(Section):
     weight: float = Field(default=1.0, ge=0)
     """Factor by which a state's advantage is multiplied before it is added to the trajectory's advantage."""
     discount: float = Field(default=0.95, ge=0, le=1)
-    """Per-turn discount of later rewards in the reward to go, which is compared between turns in the same state."""
+    """Discount per turn on later rewards in the reward-to-go, which is compared among the turns in the same state."""
     history: int = Field(default=0, ge=0)
     """Number of previous turns whose states and texts must also be equal for two turns to have the same state."""
 
@@ -306,8 +306,8 @@ class AgentRLSettings(Section):
     """Exclude trajectories that ran out of tokens (`max_tokens`) from the loss, as DAPO's overlong filtering does. The
     rewards of these trajectories still count in their groups."""
     mask_void: Literal["none", "turn", "trajectory"] = "none"
-    """What to exclude from the loss if a turn has neither call nor answer, because it is malformed or the token budget
-    cut it off. `turn`: only that turn. `trajectory`: all turns of the trajectory."""
+    """What to exclude from the loss if a turn has neither a call nor an answer, because it is malformed or the token
+    budget cut it off. `turn`: only that turn. `trajectory`: all turns of the trajectory."""
     plan_act: PlanActSettings = PlanActSettings()
     policy: PolicySettings = PolicySettings()
     react: ReactSettings = ReactSettings()

@@ -1,4 +1,4 @@
-"""Classifies exceptions of the user's code (tools, hooks, users, components, scorers) in the same way everywhere.
+"""Classifies exceptions from the user's code (tools, hooks, users, components, scorers) in the same way everywhere.
 
 - `UnscoredError`, a timeout or a failed connection is an outage (`is_outage`), which leaves the trajectory unscored.
 - A `FatalError` stops the run.
@@ -41,7 +41,7 @@ _OUTAGES = {
     ("urllib3", "HTTPError"),
     ("websockets", "ConnectionClosed"),
 }
-"""Packages and classes of connection errors and timeouts that do not derive from Python's built-in exceptions."""
+"""Packages and classes of connection errors and timeouts that derive from neither ConnectionError nor TimeoutError."""
 
 
 class UserCodeError(FatalError):
@@ -50,7 +50,7 @@ class UserCodeError(FatalError):
     Args:
         what: the call, for example `component politeness` or `tool search: start`.
         place: file and line in the user's code.
-        problem: the exception in one line.
+        problem: the exception, on one line.
         trace: the traceback, for the log.
         remedy: advice for the user, for example the command that repeats the call.
     """
@@ -59,7 +59,7 @@ class UserCodeError(FatalError):
         super().__init__(f"{what} failed at {place}: {problem}" + (f". {remedy}" if remedy else ""))
         self.what, self.place, self.problem, self.trace, self.remedy = what, place, problem, trace, remedy
 
-    def __reduce__(self) -> tuple[Any, ...]:  # so that the error crosses process boundaries
+    def __reduce__(self) -> tuple[Any, ...]:  # for pickle, which passes the error to another process
         return type(self), (self.what, self.place, self.problem, self.trace, self.remedy)
 
     @classmethod
@@ -79,7 +79,7 @@ class UserCodeError(FatalError):
 
 
 class BrokenCallError(UnscoredError):
-    """The user's code raised an exception during an episode that neither the policy nor an outage caused.
+    """During an episode, the user's code raised an exception that neither the policy nor an outage caused.
 
     Args:
         text: the call, where it failed, and how.
@@ -95,7 +95,7 @@ class BrokenCallError(UnscoredError):
 
     @classmethod
     def of(cls, what: str, error: BaseException, code: Any = None) -> BrokenCallError:
-        """Make the error for an exception of the user's code; see `UserCodeError.of`."""
+        """Make the error for an exception that the user's code raised; see `UserCodeError.of`."""
         frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
         place, kind = place_of(error, code), type(error).__name__
         digest = hashlib.sha256(repr((place, kind, frames)).encode()).hexdigest()[:12]
@@ -123,12 +123,12 @@ class RepeatedBugs:
             raise FatalError(
                 f"{text}. This bug occurred {MAX_REPEATS} times: fix the code there. A tool should raise ToolError for "
                 "the policy's mistakes (agent_rl.tools.on_error=observe shows every tool exception to the policy), and "
-                "a program of gateway_agent should catch them"
+                "a gateway_agent program should catch them"
             )
 
 
 def sort_out(what: str, error: Exception, *, stops: bool = True, remedy: str = "", code: Any = None) -> UnscoredError:
-    """Convert an exception of code that scores a trajectory to the error that leaves the trajectory unscored.
+    """Convert an exception from code that scores a trajectory to the error that leaves the trajectory unscored.
 
     Args:
         what: see `UserCodeError`.
@@ -187,7 +187,7 @@ def defined_at(code: Any) -> str:
     """Return `file:line` of the definition of a function or a class."""
     try:
         return f"{inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]}"
-    except (OSError, TypeError):  # defined at run time, or compiled
+    except (OSError, TypeError):  # code without a source file is compiled, or defined at run time
         return f"{getattr(code, '__module__', None)}.{getattr(code, '__qualname__', code)}"
 
 
@@ -195,7 +195,7 @@ def is_users(code: Any) -> bool:
     """Whether a function or class is the user's own, that is, neither installed nor part of agent_rl."""
     try:
         return not str(inspect.getsourcefile(inspect.unwrap(code))).startswith(_NOT_THE_USERS)
-    except TypeError:  # compiled, or defined at run time
+    except TypeError:  # code without a source file is compiled, or defined at run time
         return not str(getattr(code, "__module__", "")).startswith(("agent_rl.", "builtins"))
 
 

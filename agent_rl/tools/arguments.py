@@ -38,8 +38,8 @@ _SMALL = 10_000  # characters; larger arguments are checked in a thread from the
 _QUICK_S = 0.02  # seconds; if a check of small arguments takes longer, a thread repeats the check
 _AT_ONCE = 8
 _MAX_ERRORS = 3
-_MAX_ERROR = 200  # maximum characters of an exception in a message to the policy
-_MAX_SHOWN = 120  # maximum characters of a value in a message to the policy
+_MAX_ERROR = 200  # maximum characters of an exception that a message to the policy quotes
+_MAX_SHOWN = 120  # maximum characters of a value that a message to the policy quotes
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
 _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
@@ -63,13 +63,13 @@ _SHORT_TYPES = {
     "list": "array",
     "dict": "object",
 }
-"""JSON types for the names of Python types that the short form of a schema may contain."""
+"""The short form of a schema may also contain names of Python types; these are their JSON types."""
 _DATA = ("enum", "const", "default", "required", "dependentRequired")
 """JSON Schema keywords whose values are not schemas."""
 
 
 def schema_problem(parameters: Any) -> tuple[str, str] | None:
-    """Return (problem, remedy) if a tool's `parameters` cannot be used, or else None."""
+    """Return (problem, remedy) if a tool's `parameters` cannot be used, otherwise None."""
     if not isinstance(parameters, Mapping):
         return f"expected a JSON schema of type object, got {parameters!r}", "Write a mapping with type and properties"
     if parameters.get("type") != "object":
@@ -153,7 +153,7 @@ async def checked(name: str, validator: Validator, arguments: Any, limit_s: floa
         raise ToolTimeoutError(problem) from None
     except RecursionError:
         raise InvalidArgumentsError(f"invalid arguments for {name}: nested too deeply") from None
-    except (TypeError, ValueError) as error:  # not expressible in JSON, such as a number with thousands of digits
+    except (TypeError, ValueError) as error:  # JSON cannot express a value, such as a number with thousands of digits
         problem = shortened(one_line(error), _MAX_ERROR)
         raise InvalidArgumentsError(f"the arguments of {name} cannot be read: {problem}") from None
 

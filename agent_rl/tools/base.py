@@ -76,7 +76,7 @@ class Tool(ABC):
     timeout_s: ClassVar[float | None] = None
     """Maximum duration of one call in seconds; None means the run's default."""
     max_concurrency: ClassVar[int | None] = None
-    """Maximum number of concurrent calls in one worker process, unless the entry sets it; None means no limit."""
+    """Maximum number of concurrent calls in one worker process; None means no limit. The tool's entry overrides it."""
     idempotent: ClassVar[bool] = False
     """Whether sending a call twice has the same effect as sending it once. Only an idempotent tool is retried after an
     infrastructure failure."""
@@ -134,7 +134,7 @@ class Tool(ABC):
 
 
 class TrajectoryScope:
-    """Resources that several tools of one trajectory share, such as a connection, each under a key.
+    """Resources, such as a connection, that several tools of one trajectory share, each under a key.
 
     A resource is opened at its first use, and closed once when the trajectory ends, in the reverse order of opening.
     Different tasks may open and close a resource; a context manager that does not allow this needs a separate task.
@@ -162,7 +162,7 @@ class TrajectoryScope:
         self._open[key] = nullcontext(), value
 
     def shared(self, key: Hashable) -> Any:
-        """Return the resource for a key that `share` has set."""
+        """Return the resource that `share` set for this key."""
         return self._open[key][1]
 
     async def close(self) -> None:
@@ -171,5 +171,5 @@ class TrajectoryScope:
             _, (manager, _) = self._open.popitem()
             try:
                 await manager.__aexit__(None, None, None)
-            except Exception:  # the trajectory is complete, and the other resources must still be closed
+            except Exception:  # not raised, because the other resources must still be closed
                 logger.exception("closing %r raised", manager)

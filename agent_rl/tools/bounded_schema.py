@@ -24,7 +24,7 @@ _deadline: ContextVar[float] = ContextVar("agent_rl_validation_deadline", defaul
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Let validators raise TimeoutError once the time limit has passed."""
+    """Make validators raise TimeoutError once the time limit has passed."""
     token = _deadline.set(time.monotonic() + seconds)
     try:
         yield

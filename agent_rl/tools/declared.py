@@ -3,7 +3,7 @@
     extra_info:
       functions: '[{"name": "set_timer", "description": "...", "parameters": {"type": "object", "properties": ...}}]'
 
-In data sets of function calls (BFCL, xLAM), every row has its own functions. The agent offers the functions to the
+In function-calling data sets (BFCL, xLAM), every row has its own functions. The agent offers the functions to the
 policy as tools. The scorer gets the calls as JSON and compares them; the arguments of calls are not validated against
 the schema first.
 """

@@ -98,7 +98,7 @@ def may_return(function: Any) -> bool:
     """Whether a function may return a value, because it has a `return` with a value or ends with a `raise`."""
     try:
         body: list[ast.AST] = list(ast.parse(textwrap.dedent(inspect.getsource(function))).body[0].body)  # type: ignore[attr-defined]
-    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # no source code, so a value is assumed
+    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # without the source, assume a value
         return True
     if isinstance(body[-1], ast.Raise):
         return True
@@ -127,7 +127,7 @@ def describe(function: Callable[..., Any], place: Place, *, parameters: bool) ->
     if parameters:
         with place.around("See docs/guides/tools.md"):
             schema = argument_model(function, about).model_json_schema()
-        schema.pop("additionalProperties")  # not needed, because `converted` rejects unknown arguments
+        schema.pop("additionalProperties")  # `converted` rejects unknown arguments anyway
         description["parameters"] = {"type": "object", **rewritten(schema, _plain)}
     return description
 
@@ -169,7 +169,7 @@ def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> ty
             raise InvalidValueError(problem, "Give the function only named parameters")
         if name not in hints:
             problem = f"{where}: the {name!r} parameter has no type hint"
-            raise InvalidValueError(problem, f"Write for example `{name}: str`")
+            raise InvalidValueError(problem, f"Write, for example, `{name}: str`")
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[name] = (hints[name], Field(default, description=about.get(name)))
     try:

@@ -29,7 +29,7 @@ def built_in() -> list[tuple[str, str, str]]:
 
 
 def signature(spec: ToolSpec) -> str:
-    """Format a tool in one line: `search(query: string, top_k?: integer)`."""
+    """Format a tool on one line: `search(query: string, top_k?: integer)`."""
     required = spec.parameters.get("required", [])
     arguments = []
     for name, schema in spec.parameters.get("properties", {}).items():
@@ -62,7 +62,7 @@ def call(
 
 
 def expand(specs: Sequence[ToolSpec]) -> str:
-    """Return a tool file with every field filled in, which depends on neither a server nor the defaults of classes."""
+    """Return a tool file with every field filled in, so that it needs neither a server nor the defaults of classes."""
     return dump_tools({"tools": [_entry(spec) for spec in specs]})
 
 

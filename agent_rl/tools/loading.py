@@ -41,7 +41,7 @@ _FUNCTION = ("name", "description", "parameters")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")
 _VALUES = ("str", "int", "float", "bool", "list")
-"""Type hints that would suit a single argument; `call` gets a dict of all arguments."""
+"""Type hints that suggest a single argument's value, although `call` gets a dict of all arguments."""
 
 
 def load_tools(path: str | Path) -> list[ToolSpec]:
@@ -228,7 +228,7 @@ class _Entry:
         if parameters is None:
             if self.fields.tool_schema is None:
                 self._fail("parameters", f"{what} has no schema", f"Write `parameters:` here, or {otherwise}")
-            parameters = {"type": "object"}  # as in verl, the tool has no parameters
+            parameters = {"type": "object"}  # as in verl, the tool then has no parameters
         parameters = full_schema(parameters)
         if problem_and_remedy := schema_problem(parameters):
             self._fail("parameters", *problem_and_remedy, in_function=True)

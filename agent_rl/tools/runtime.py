@@ -3,9 +3,9 @@
 Every call gets an answer that the policy can use, even if the call was wrong. `run` raises only `UnscoredError`, for an
 outage or a bug in the tool, and `FatalError`; in both cases, the turn's other calls are cancelled.
 
-First, the arguments of a call are checked, in a thread with a time limit if the check takes long. If the tool uses a
+First, the arguments of a call are checked; a slow check moves to a thread with a time limit. If the tool uses a
 cache, the result of an equal call is taken from the cache. If the tool limits concurrency, the call waits in a queue.
-Only then does the call's time limit start to count. The call runs, with retries if the tool allows them, and the result
+Only then does the call's time limit start. The call runs, with retries if the tool allows them, and the result
 is cut to the limit.
 
 A plain `def` call that exceeds its time limit is abandoned, because a thread cannot be stopped. The daemon thread of an
@@ -140,7 +140,7 @@ class ToolSession:
         while True:
             try:
                 return await within(self._default_timeout_s, self._scope.close())
-            except OutOfTime:  # the scope has dropped the hanging resource, so close the remaining ones
+            except OutOfTime:  # close the rest, because the scope has dropped the resource that hangs
                 logger.warning("a resource of the trajectory did not close within %g s", self._default_timeout_s)
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
@@ -179,7 +179,7 @@ class ToolSession:
             output = ToolOutput(f"Error: {error}")
         except (UnscoredError, FatalError):
             raise
-        except Exception as error:  # the log gets the traceback, and the policy at most one line
+        except Exception as error:  # the traceback is logged; the policy sees at most one line
             if self._on_error == "unscored":
                 raise self._unscored(call, error) from error
             logger.exception("tool %r raised", call.name)
@@ -223,7 +223,7 @@ class ToolSession:
 
 
 def _create_kwargs(tools_kwargs: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a tool's `create_kwargs`; for rows without them, a parquet file may contain None at either level."""
+    """Return a tool's `create_kwargs`; in a row from a parquet file, they or the mapping around them may be None."""
     kwargs = tools_kwargs.get(name) or {}
     create_kwargs = kwargs.get("create_kwargs") if isinstance(kwargs, Mapping) else kwargs
     if create_kwargs is not None and not isinstance(create_kwargs, Mapping):

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class Slot:
-    """A tool's spec and, after the first call, the tool's instance.
+    """A tool's spec and, from the first call on, the tool's instance.
 
     Args:
         spec: the configured tool.
@@ -66,14 +66,14 @@ class Slot:
             return await self._queued(arguments, result)
         try:
             key = _digest(self._cache_prefix, arguments)
-        except (TypeError, ValueError, RecursionError):  # arguments that are not JSON cannot be compared
+        except (TypeError, ValueError, RecursionError):  # arguments that are not JSON have no digest
             return await self._queued(arguments, result)
         executed: list[ToolOutput] = []
 
         async def make() -> str | None:
             output = await self._queued(arguments, result)
             executed.append(output)
-            if output.answer is not None or output.images:  # answers end the episode; images are not JSON
+            if output.answer is not None or output.images:  # answers end the episode, and JSON cannot store images
                 return None
             return json.dumps([output.text, output.reward, output.metrics])
 
@@ -95,7 +95,7 @@ class Slot:
         if (limit := self.spec.max_concurrency) is None:
             return await self._repeated(arguments, result)
         waiting = time.perf_counter()
-        # the key contains the config's text, because a spec may be a new object in every trajectory
+        # the key contains the config's text instead of the spec, which may be a new object in every trajectory
         async with gate((self.spec.name, self.spec.cls, repr(self.spec.config)), limit):
             result.queue_seconds += time.perf_counter() - waiting
             return await self._repeated(arguments, result)
@@ -120,7 +120,7 @@ class Slot:
                 output = await in_thread(tool.call, arguments)
                 if inspect.isawaitable(output):
                     output = await output
-        except SystemExit as error:  # would stop the worker process instead of the call
+        except SystemExit as error:  # otherwise, the whole worker process would exit
             raise RuntimeError(f"the tool tried to exit ({error})").with_traceback(error.__traceback__) from error
         if isinstance(output, str):
             return ToolOutput(output)
@@ -143,7 +143,7 @@ class Slot:
             if self._failure is not None:
                 raise ToolError(f"{self.spec.name} is not available: {self._failure}")
             if self.tool is None:
-                self._failure = "it did not start in time"  # remains if the start is cancelled
+                self._failure = "it did not start in time"  # kept if the start is cancelled
                 try:
                     self.tool = self.spec.create(self._create_kwargs)
                     self.tool.scope = self._scope
@@ -168,7 +168,7 @@ class Slot:
             await within(self.limit_s, self.tool.close())
         except OutOfTime:
             logger.warning("tool %r: close did not finish within %g s", self.spec.name, self.limit_s)
-        except Exception:  # the trajectory is complete, and the other tools must still be closed
+        except Exception:  # not raised, because the other tools must still be closed
             logger.exception("tool %r: close raised", self.spec.name)
 
 

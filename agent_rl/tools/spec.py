@@ -23,12 +23,12 @@ CacheScope = Literal["off", "trajectory", "shared"]
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool's name and schema for the policy, and the class and config that answer its calls.
+    """A tool's name and schema for the policy, and the class, with its config, that answers the calls.
 
     All trajectories share the spec; each trajectory creates its own instance of the tool.
 
     Raises:
-        ConfigError: there are retries for a class that is not idempotent, or a cache for a tool that is not reusable.
+        ConfigError: `retries` is set for a class that is not idempotent, or `cache` for a tool that is not reusable.
     """
 
     name: str
@@ -45,7 +45,7 @@ class ToolSpec:
     cache: CacheScope = "off"
     """Where equal calls share a result: nowhere, in one trajectory, or in all trajectories of a worker process."""
     reusable: bool | None = None
-    """Whether equal arguments always yield the same text, whatever the earlier calls; None means the class's value."""
+    """Whether equal arguments always yield the same text, regardless of earlier calls; None means the class's value."""
 
     def __post_init__(self) -> None:
         name = self.cls.__qualname__
@@ -117,7 +117,7 @@ class ToolSpec:
         """Validator of `parameters` that fetches no remote schemas; it is cached because building it is slow."""
         return bounded()(self.parameters, registry=Registry())  # type: ignore[no-any-return]
 
-    def __getstate__(self) -> dict[str, Any]:  # omits cached values, because a validator cannot be pickled
+    def __getstate__(self) -> dict[str, Any]:  # without cached values, because pickle rejects a validator
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 

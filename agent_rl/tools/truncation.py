@@ -13,7 +13,7 @@ from agent_rl.errors import ConfigError
 
 TruncateSide = Literal["left", "middle", "right"]
 _SIDES = ("left", "middle", "right")
-_CHARS_PER_TOKEN = 16  # bounds how much text is tokenized; text with longer tokens is cut too short
+_CHARS_PER_TOKEN = 16  # limits how much text is tokenized; text with longer tokens is cut more than necessary
 
 
 @dataclass(frozen=True, slots=True)

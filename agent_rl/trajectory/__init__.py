@@ -136,7 +136,7 @@ class Message:
 
     @classmethod
     def from_chat(cls, message: Mapping[str, Any]) -> Message:
-        """Convert a chat message to text and Pillow images; a part of another type becomes text like `<audio>`."""
+        """Convert a chat message to text and Pillow images; a part of another type becomes text such as `<audio>`."""
         content = message["content"]
         if isinstance(content, str):
             return cls(role=message["role"], content=content)
@@ -208,7 +208,7 @@ class Trajectory:
     rewards: Annotated[dict[str, float], Field(exclude_if=lambda rewards: not rewards)] = field(default_factory=dict)
     """The parts of the environment's reward by name; each part is the value of a component of kind `environment`."""
     score: Score | None = None
-    """The score of the trajectory; None until a reward is computed, and None if the trajectory is unscored."""
+    """The score of the trajectory; None before a reward is computed, and if the trajectory is unscored."""
     prompt_tokens: int = 0
     response_tokens: int = 0
     """Number of sampled and observation tokens in all conversations."""
@@ -338,13 +338,13 @@ def _from_array(value: Any) -> Any:
 
 
 _OTHER_COLUMNS = (
-    *("prompt", "raw_prompt", "images", "videos", "audios"),  # too large, or already in the trajectory
+    *("prompt", "raw_prompt", "images", "videos", "audios"),  # these are too large, or already in the trajectory
     *("uid", "session_id", "global_steps", "index", "tools_kwargs", "interaction_kwargs"),  # verl adds these columns
 )
 
 
 def row_data(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of a row as JSON data, without the prompt, the media, and the columns that verl adds.
+    """Return the columns of a row as JSON data, except the prompt, the media, and the columns that verl adds.
 
     Arrays become lists, and dates become strings; values that JSON cannot represent are left out.
     """

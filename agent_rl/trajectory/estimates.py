@@ -1,8 +1,8 @@
 """Means over rows with 95% confidence intervals.
 
 Samples of one row are not independent, so standard errors are computed over rows (clustered, as in Miller, "Adding
-Error Bars to Evals", 2024). A mean over fewer than two rows has no interval. The intervals reflect only the choice of
-rows.
+Error Bars to Evals", 2024). A mean over fewer than two rows has no interval. The intervals cover only the random choice
+of rows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def estimate_mean(rows: Sequence[Sequence[float]]) -> Estimate:
 def estimate_rate(rows: Sequence[Sequence[float]]) -> Estimate:
     """Estimate the mean of values from 0 to 1 with Wilson's interval, which always stays within that range.
 
-    The interval uses the number of independent rows that would have the observed standard error.
+    The interval is computed for the number of independent values that would produce the observed standard error.
     """
     plain = estimate_mean(rows)
     if plain.low is None or plain.high is None:
@@ -65,7 +65,7 @@ def estimate_rate(rows: Sequence[Sequence[float]]) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The difference between two sides on the same rows, with the confidence interval and a sign test over the rows."""
+    """The difference between two sides on the same rows, with its confidence interval and a sign test over the rows."""
 
     difference: Estimate
     better: int

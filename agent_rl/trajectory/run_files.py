@@ -19,7 +19,7 @@ class RunState:
     """The progress of a run, and how it ended.
 
     Attributes:
-        status: `running`, `trained` (to its end), `stopped` (early, and saved), `aborted` (by a signal), `failed`,
+        status: `running`, `trained` (to the end), `stopped` (early, and saved), `aborted` (by a signal), `failed`,
             `killed` (its process exited without recording an end), or `unknown` (the run's machine cannot be queried,
             or the run used a version that records no end).
         step: the last logged step, or None if no step was logged.

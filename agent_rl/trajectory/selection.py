@@ -1,8 +1,8 @@
 """Estimates how the trajectories that are trained on differ from all trajectories that were sampled.
 
 Failures, filters, stale samples and masks remove trajectories, and often not at random: long episodes fail more often,
-and a filter removes prompts that are always or never solved. The mean gradient then describes other trajectories than
-those that the policy samples.
+and a filter removes prompts that are always or never solved. The mean gradient then describes trajectories that differ
+from those that the policy samples.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def selection_bias(samples: Sequence[SampleFate], limits: tuple[float, float] | 
     """Return the mean over the trained samples minus the mean over all samples, for each known measure.
 
     `reward` is an estimate: a sample without a score is given the mean reward of its prompt, as if failures did not
-    depend on the reward. `reward_bound` is the largest possible absolute difference if the missing rewards can be any
-    numbers within the limits.
+    depend on the reward. `reward_bound` is the largest absolute difference that is possible if the missing rewards are
+    anywhere within the limits.
 
     Args:
         samples: the samples, including those that were not trained on.
-        limits: the lowest and highest possible reward; None means those of the samples.
+        limits: the lowest and highest possible reward; None means the lowest and highest reward of the samples.
     """
     frame = _frame(samples)
     kept, rewards = frame.fate == "kept", frame.reward.dropna()

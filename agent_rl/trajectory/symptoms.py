@@ -22,7 +22,7 @@ TERMS = ("efficiency", "format", "overlong")
 FEWEST = 10
 """Minimum number of steps for a warning about a trend."""
 FEW = 3
-"""Minimum number of steps for a warning about a state, because fewer steps could be due to chance."""
+"""Minimum number of steps for which a state must last before a warning, because a shorter one may be chance."""
 FALL = 0.02
 """A warning appears if correctness drops by more than this amount from the first to the last third of a run."""
 LARGEST_KL = 10.0
@@ -132,7 +132,7 @@ def _sections(configuration: Run) -> Mapping[str, Any]:
 
 
 def _does_not_rise(steps: Sequence[Metrics], configuration: Run) -> Found:
-    """Find a run in which no answer is right, rewards do not differ, turns are malformed, or tools fail."""
+    """Find a run in which no answer is right, rewards are all equal, turns are malformed, or tools fail."""
     correct = series(steps, "agent/correctness")
     if len(correct) >= FEW and not any(value for _, value in correct):
         yield (
@@ -167,7 +167,7 @@ def _constant(steps: Sequence[Metrics], configuration: Run) -> Found:
     for name in components(steps, configuration):
         section, values = sections.get(name) or {}, series(steps, f"agent/{name}")
         has_weight = section.get("penalty", section.get("weight", 1)) != 0
-        all_wrong = name == "correctness" and values[0][1] == 0  # another warning reports this component
+        all_wrong = name == "correctness" and values[0][1] == 0  # another warning covers this case
         if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1 and not all_wrong:
             yield (
                 f"The {name} component is {values[0][1]:g} in all {len(values)} steps, so it changes no advantage.",
@@ -356,7 +356,7 @@ def _recent(values: Sequence[Point]) -> float:
 
 
 def _since(values: Sequence[Point]) -> int:
-    """Return the step since which all values have been 0."""
+    """Return the first step from which all values are 0."""
     nonzero = [place for place, (_, value) in enumerate(values) if value != 0]
     return values[nonzero[-1] + 1 if nonzero else 0][0]
 

@@ -4,8 +4,9 @@ A checkpoint is merged only once, into a folder inside it, for evaluations and f
 bfloat16, so the weights of a policy trained in float32 are rounded.
 
 verl silently starts from scratch if the newest checkpoint's folder is missing, and fails in a worker if one of its
-files is missing or damaged. Only FSDP checkpoints of runs on one node are checked, since each of several nodes may keep
-its own ranks' files. If the newest checkpoint is damaged, a run resumes from the newest intact one (`step_back`).
+files is missing or damaged. Only FSDP checkpoints of runs on one node are checked, since each of several nodes may
+store only its own ranks' files. If the newest checkpoint is damaged, a run resumes from the newest intact one
+(`step_back`).
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def settings_folder(shards: Path) -> Path:
 
 
 def names_a_folder(name: str) -> bool:
-    """Whether a model's name must be a folder; names on the Hub are `owner/model` or, for old models, one word."""
+    """Whether a model's name can only be a folder; names on the Hub are `owner/model` or, for old models, one word."""
     return name.startswith(("/", ".", "~", "outputs/")) or (name.count("/") > 1 and "://" not in name)
 
 
@@ -102,7 +103,7 @@ def step_back(config: Any) -> str | None:
     Every file of the checkpoint is read completely; torch's files are archives with a checksum for each part.
 
     Returns:
-        A note with the damage and the new step, or None if the newest checkpoint is intact or all are damaged.
+        A note about the damage and the new step, or None if the newest checkpoint is intact or all are damaged.
     """
     trainer = config.trainer
     folder = Path(os.path.abspath(trainer.default_local_dir))
@@ -161,7 +162,7 @@ def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
     missing = next((file for file in _files(config, needs_critic(config)) if not (folder / file).is_file()), None)
     if missing is not None:
         shards = sorted((folder / missing).parent.glob(f"{missing.name.split('_')[0]}_*_rank_0.pt"))
-        mismatch = f", but {shards[0].name}, which another number of ranks wrote" if shards else ""
+        mismatch = f"; {shards[0].name} was written by another number of ranks" if shards else ""
         yield ConfigError(
             key,
             f"the checkpoint {folder} is incomplete: it has no {missing}{mismatch}",

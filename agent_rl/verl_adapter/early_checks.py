@@ -1,4 +1,4 @@
-"""Checks that the trainer and the doctor run before Ray starts, for conflicting settings of agent_rl and verl.
+"""Checks for conflicting settings of agent_rl and verl; the trainer and the doctor run them before Ray starts.
 
 verl calls most reward managers only if the user has set a reward function. With a reward model on the trainer's GPUs,
 verl scores after sampling, from the prompt and the response only. verl reports neither case. The `trajectory` manager
@@ -21,7 +21,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError, FatalError, did_you_mean
-from agent_rl.preflight import rows, values  # noqa: F401 - the checks of `rows` register themselves
+from agent_rl.preflight import rows, values  # noqa: F401 - the checks in `rows` register themselves
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Needs, check, reason, refuse
 from agent_rl.preflight.own_code import function_problems
@@ -112,7 +112,7 @@ def on_a_cpu(case: RunCase) -> None:
 
 @check("configuration", at=BOTH)
 def remax_baselines(case: RunCase) -> Errors:
-    """ReMax gets its baselines, which verl's v1 trainer does not compute for its own estimator."""
+    """ReMax gets its baselines; verl's v1 trainer computes none for verl's own ReMax estimator."""
     estimator, manager = case.get(values.ESTIMATOR), "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
     if estimator == "remax":
         problem = "verl's v1 trainer computes no baselines for its own 'remax' estimator"
@@ -120,7 +120,7 @@ def remax_baselines(case: RunCase) -> Errors:
     elif estimator == remax.ESTIMATOR and case.get(manager) != remax.MANAGER:
         yield ConfigError(values.ESTIMATOR, f"{estimator!r} needs ReMax's agent loop manager", "Use algo=remax")
     elif estimator == remax.ESTIMATOR and _has_late_model(case):
-        problem = "ReMax needs the reward at the end of each episode, and a colocated reward model scores later"
+        problem = "ReMax needs the reward at the end of each episode, but a colocated reward model scores later"
         yield ConfigError(f"{VERLS}.enable_resource_pool", problem, "Set the key to true")
 
 
@@ -186,7 +186,7 @@ def reward_manager(case: RunCase) -> ConfigError | None:
     key, name = "reward.reward_manager.name", str(case.get("reward.reward_manager.name"))
     try:
         manager_class = resolve_reward_manager_cls(case.config)
-    except Exception as error:  # noqa: BLE001 - raised by verl, or while the user's file is imported
+    except Exception as error:  # noqa: BLE001 - verl and the user's file may raise anything
         remedy = f"{did_you_mean(name, REWARD_MANAGER)} Or set reward.reward_manager.module.path to the class's file"
         return ConfigError(key, f"{name!r} cannot be loaded: {reason(error)}", remedy)
     if isinstance(manager_class, type) and issubclass(manager_class, RewardManagerBase):
@@ -206,7 +206,7 @@ def served_reward_models(case: RunCase) -> Errors:
         remedy = "Set it to the model's folder or repository"
         yield ConfigError(f"{VERLS}.model_path", "no reward model is set", remedy)
     if manager == "naive" and enabled and custom and not has_pool:
-        problem = "a model that shares the trainer's GPUs scores after sampling, when verl has no ground truth to pass"
+        problem = "a model that shares the trainer's GPUs scores after sampling, when verl passes no ground truth"
         remedy = f"Set the key to true, or set reward.reward_manager.name={MANAGER}"
         yield ConfigError(f"{VERLS}.enable_resource_pool", problem, remedy)
     if models and manager != MANAGER:
@@ -246,7 +246,7 @@ def late_scores(case: RunCase) -> Errors:
 
 @check("reward", at=BOTH)
 def reward_workers(case: RunCase) -> Errors:
-    """The number of reward workers fits the run's reward.
+    """There are no reward workers if samples are compared, and at least one if only workers can call the model.
 
     verl passes the address of its reward model only to reward workers; components of the `trajectory` manager read the
     address from the configuration. verl distributes a prompt's samples among the reward workers.

@@ -6,10 +6,10 @@
   can deadlock (verl#7990).
 - A `stop` file in the run's folder requests an early end; `agent-rl train` creates the file on Ctrl-C or SIGTERM.
 
-On an early end, the last complete step is saved, and the command that resumes the run is printed. After an error from
-outside agent_rl nothing is saved, because the trainer's state is unknown. verl's loop saves the last step of a stopped
-run in the usual place, without waiting for a validation. With several updates per step (`mode=separate_async`), the
-weights saved after an error may be a few updates ahead of the step.
+When a run ends early, the last complete step is saved, and the command that resumes the run is printed. After an error
+from outside agent_rl nothing is saved, because the trainer's state is unknown. verl's loop saves the last step of a
+stopped run in the usual place, without waiting for a validation. With several updates per step (`mode=separate_async`),
+the weights saved after an error may be a few updates ahead of the step.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMAND = "AGENT_RL_COMMAND"
 STOP_FILE = "stop"
 """A file in the run's folder, to which the trainer writes the last step, its checkpoint and the command as JSON."""
 INTERVAL_S = 5.0
-"""Seconds between two checks, each of which takes 1 ms. Ray's public API for listing actors needs Ray's dashboard."""
+"""Seconds between checks, each of which takes 1 ms. Ray's public API for listing actors needs Ray's dashboard."""
 SIGNAL = signal.SIGUSR1
 """The signal that interrupts the trainer while it waits."""
 _WATCHED = re.compile("AgentLoopWorker|RewardLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
@@ -98,7 +98,7 @@ def _late(limit_s: float) -> StallError:
 
 @contextmanager
 def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator[None]:
-    """Raise an error in this thread, which must be the main thread, while the block runs; blocks may be nested.
+    """Raise an error from `look` inside this block, which must run in the main thread; blocks may be nested.
 
     Args:
         look: called in another thread; returns the error to raise, or None.
@@ -170,7 +170,7 @@ class LastStep:
         """Save the last complete step if this block, the trainer's `fit`, ends early."""
         self._begun = self._complete = self._trainer.global_steps
         file = self._stop_file
-        if file is not None and file.exists() and file.read_text():  # left over from a trainer without a launcher
+        if file is not None and file.exists() and file.read_text():  # left by a trainer without a launcher
             file.unlink()
         try:
             yield
@@ -186,7 +186,7 @@ class LastStep:
 
     def begin(self) -> None:
         """Record that a step starts, unless the run has been asked to stop."""
-        if self._complete > self._begun:  # there is something to save
+        if self._complete > self._begun:  # a step has been completed since the start
             self._data = self._trainer.train_dataloader.state_dict()
         self._stop_if_asked()
 
@@ -247,7 +247,7 @@ class LastStep:
         try:
             with limit:
                 self._save_complete()
-        except Exception:  # from verl or the file system; the error that stops the run is still raised
+        except Exception:  # verl or the file system failed; the error that stops the run is still raised
             logger.exception("no checkpoint could be written for step %d", self._complete)
             return f". Step {self._complete} is complete, but its checkpoint could not be written (see above)"
         folder = self._checkpoint()
@@ -267,7 +267,7 @@ class LastStep:
         trainer = self._trainer
         if self._data is not None or getattr(trainer.replay_buffer, "is_sampling", False):  # else the engines sleep
             _make_room(trainer)
-        if self._data is not None and trainer.trainer_mode == "sync":  # other modes save running episodes
+        if self._data is not None and trainer.trainer_mode == "sync":  # other modes save the running episodes too
             state = self._data
             trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
         for partition in (ERRORS_PARTITION, "val"):  # asynchronous modes would restore errors and validation samples

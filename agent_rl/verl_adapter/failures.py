@@ -51,7 +51,7 @@ class FailedSessions:
                 self._bugs.add(report["bug"], report["error"])
 
     def take(self) -> dict[str, Mapping[str, Any]]:
-        """Return the tags of training sessions that failed since the last call, by session, and clear the partition.
+        """Return the tags, by session, of training sessions that failed since the last call, and clear the partition.
 
         Raises:
             FatalError: the tags contain one of the errors that `see` raises.
@@ -107,7 +107,7 @@ def tag(error: BaseException, validate: bool) -> dict[str, Any]:
 
 
 async def report_bug(session: str, error: BrokenCallError) -> None:
-    """Report a bug in the user's code to the trainer, although the session is scored."""
+    """Report a bug in the user's code to the trainer even though the session is scored."""
     import transfer_queue as tq
 
     report = {**tag(error, validate=False), "scored": True}

@@ -20,7 +20,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.tools import ToolSpec, load_tools
 
 SECTIONS = ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm", "critic")
-"""Sections that verl converts to self-checking dataclasses, except the model's, which would load its config."""
+"""Sections that verl converts to self-checking dataclasses, except the model section, which would load a config."""
 
 
 def is_registered() -> bool:
@@ -35,7 +35,7 @@ def is_registered() -> bool:
 
 
 def verls_checks(config: DictConfig) -> dict[str, Callable[[], object]]:
-    """Return verl's checks by section of a resolved configuration ("" means all); a failed check raises an error."""
+    """Return verl's checks for a resolved configuration by section ("" for all); a failed check raises an error."""
     from verl.trainer.ppo.utils import need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 

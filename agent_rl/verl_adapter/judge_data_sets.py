@@ -46,7 +46,7 @@ class BaseTrainDataset(RowDataSet):
     """Description of the task; None means the template's description."""
     reward_module: RewardModule | None = None
     score = "helpfulness"
-    """Name of the rating in `extra_info` that is the ground truth of an answer."""
+    """Name of the rating in `extra_info` that is an answer's ground truth."""
 
     def __init__(
         self, data_files: Any, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1
@@ -97,7 +97,7 @@ class BaseTrainDataset(RowDataSet):
         return [{"role": "user", "content": self.reward_module.format(sample=self.sample(example))}]
 
     def _apply_chat_template(self, messages: Messages) -> str:
-        """Render the prompt as the agent loop does; an override with another result is rejected."""
+        """Render the prompt as the agent loop does; an override whose result differs is rejected."""
         options = dict(self.config.get("apply_chat_template_kwargs") or {})
         return _rendered(self.tokenizer, messages, options)
 
@@ -121,8 +121,8 @@ class BaseTrainDataset(RowDataSet):
         """Check the prompt of the first row.
 
         Raises:
-            ConfigError: the chat template and the prompt both ask for thoughts, or an override renders another prompt
-            than the agent loop.
+            ConfigError: the chat template and the prompt both ask for thoughts, or an override renders a different
+                prompt than the agent loop.
         """
         last = str(messages[-1]["content"]).rpartition("\n# ")[2]
         if self._chat_thinks and _ASKS.search(last):

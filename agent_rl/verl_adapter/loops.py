@@ -58,7 +58,7 @@ registry.listeners[__name__] = announce
 
 
 def _attribute(name: str) -> str:
-    """Return the name of an agent's attribute, such as `ReactAgentLoop`, which is also unique for a user's agent."""
+    """Return the attribute's name for an agent, such as `ReactAgentLoop`; a user's agent also gets a unique name."""
     if name in registry.agent_names():
         return "".join(part.capitalize() for part in name.split("_")) + "Loop"
     return "loop_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in name)
@@ -119,7 +119,7 @@ def _users_modules(agent: Agent | type[Any]) -> set[ModuleType]:
         module
         for module in modules
         if module is not None  # a received agent may have no module
-        and module.__name__ != "__main__"  # cloudpickle always sends it by value
+        and module.__name__ != "__main__"  # cloudpickle always pickles this module by value
         and module.__name__.split(".")[0] != "agent_rl"
         and (file := getattr(module, "__file__", None)) is not None
         and not any(file.startswith(path) for path in installed)

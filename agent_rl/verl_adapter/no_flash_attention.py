@@ -1,4 +1,4 @@
-"""Patches of transformers and verl 0.9.1 for a machine without the flash-attn package, with or without a GPU.
+"""Patches transformers and verl 0.9.1 for machines without the flash-attn package, with or without a GPU.
 
 If flash-attn is installed, the patches change nothing.
 
@@ -79,10 +79,10 @@ def flash_attn_varlen_func(
             raise ConfigError(
                 "actor_rollout_ref.model.override_config.attn_implementation",
                 f"the model has {name} in its attention, which torch's kernel does not support",
-                "Install flash-attn, or set it to eager",
+                "Install flash-attn, or set the key to eager",
             )
     window = (window_size[0], 0) if causal else window_size
-    if (repeats := q.shape[1] // k.shape[1]) > 1:  # SGLang's torch, 2.11, has no `enable_gqa`
+    if (repeats := q.shape[1] // k.shape[1]) > 1:  # torch 2.11, which SGLang needs, lacks `enable_gqa`
         k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
     lengths = cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k)
     result: torch.Tensor = varlen.varlen_attn(q, k, v, *lengths, scale=softmax_scale, window_size=window)

@@ -37,7 +37,7 @@ ROW = "agent_rl_row"
 COMPARED = 1_000
 """Number of prompts, spread evenly over the files, by which a checkpoint's rows are identified."""
 SCORE = "score"
-"""The value of `agent_rl.data.measure` that means the reward."""
+"""The value of `agent_rl.data.measure` that stands for the reward."""
 
 
 class RunOrder:
@@ -58,19 +58,19 @@ class RunOrder:
         self.order = RowOrder(_facts(dataset, self.settings), self.settings, 0 if seed is None else seed)
         self.dataset = _NumberedRows(dataset)
         self.removed: list[tuple[int, float]] = []
-        """(row, success rate) of each group that the replay buffer has removed since the last step."""
+        """A (row, success rate) pair for each group that the replay buffer has removed since the last step."""
         self.scores_in_time = True
         """Whether rewards are known when the replay buffer removes groups."""
 
     def loader(self, verls: Any) -> Any:
-        """Return a data loader that draws rows in this order, and that replaces verl's."""
+        """Return a data loader that draws rows in this order, to replace verl's."""
         draws, size = Draws(self.order), verls.batch_size
         return type(verls)(
             dataset=self.dataset, batch_size=size, drop_last=True, collate_fn=verls.collate_fn, sampler=draws
         )
 
     def visits(self, keys: Sequence[str], partition_id: str) -> list[tuple[int, float]]:
-        """Return (row, success rate) of each group of samples.
+        """Return a (row, success rate) pair for each group of samples.
 
         Args:
             keys: `{uid}_{session}_{index}` of trajectories.
@@ -182,7 +182,7 @@ def _settings(config: Any, whole: AgentRLSettings) -> DataSettings:
 
 
 def _measured(measure: str | None, scores: list[float], infos: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the value of each trajectory from which success rates are computed."""
+    """Return each trajectory's value, from which the success rates are computed."""
     if measure is None:
         measure = "acc" if all(_is_number(info.get("acc")) for info in infos) else SCORE
     if measure == SCORE:

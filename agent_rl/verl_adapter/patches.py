@@ -23,7 +23,7 @@ from agent_rl.verl_adapter.stages import announce
 VERL_VERSION = "0.9.1"
 
 Hook = tuple[str, str | Callable[[ModuleType], None]]
-"""A module, and the function to call with the module after its import; a `file:function` is imported only then."""
+"""A module, and the function to call with it after its import; `file:function` is imported only at that time."""
 HOOKS = {
     "verl.experimental.agent_loop": "patches:moved_names",
     "verl.experimental.agent_loop.agent_loop": "loops:install",
@@ -70,7 +70,7 @@ def check_version(version: str) -> None:
 
 
 def environment(module: ModuleType) -> None:
-    """`verl.trainer.constants_ppo`: pass the agent loops in the user's script and the run's command to the workers."""
+    """`verl.trainer.constants_ppo`: pass the run's command and the agent loops of the user's script to the workers."""
     from agent_rl.verl_adapter import ending, loops
 
     loops.export_to_workers(module)
@@ -79,8 +79,8 @@ def environment(module: ModuleType) -> None:
 
 
 def reward_managers(module: ModuleType) -> None:
-    """`verl.experimental.reward_loop.reward_manager`: register the manager `trajectory`."""
-    from agent_rl.verl_adapter import manager  # noqa: F401 - registers itself
+    """`verl.experimental.reward_loop.reward_manager`: register the `trajectory` manager."""
+    from agent_rl.verl_adapter import manager  # noqa: F401 - the manager registers itself
 
 
 def trainers(module: ModuleType) -> None:
@@ -90,7 +90,7 @@ def trainers(module: ModuleType) -> None:
     - `compute_rollout_correction_and_add_to_batch`: fails in verl on a batch without log-probs or trained tokens.
     - TransferQueue's `kv_batch_get`: see `empty_batches`.
     """
-    from agent_rl.verl_adapter import trainer  # noqa: F401 - registers itself
+    from agent_rl.verl_adapter import trainer  # noqa: F401 - the trainer registers itself
     from agent_rl.verl_adapter.reward_loop import AgentRewardLoopManager
 
     trainer_base: Any = module.trainer_base
@@ -107,7 +107,7 @@ def trainers(module: ModuleType) -> None:
 
 
 def empty_batches(queue: Any) -> None:
-    """TransferQueue: let `kv_batch_get` accept an empty list of keys, with which it would otherwise fail.
+    """TransferQueue: let `kv_batch_get` accept an empty list of keys, on which it would otherwise fail.
 
     A validation passes an empty list after a batch in which every trajectory failed, such as a single row with
     `data.val_batch_size=1`.
@@ -162,7 +162,7 @@ def change_command_line() -> None:
 
 
 def old_keys(module: ModuleType) -> None:
-    """`verl.utils.device`: change old keys in YAML files where verl's `main` first uses its configuration."""
+    """`verl.utils.device`: change old keys from YAML files when verl's `main` first uses its configuration."""
     original = module.auto_set_device
 
     @functools.wraps(original)
@@ -172,7 +172,7 @@ def old_keys(module: ModuleType) -> None:
 
             with as_one_line():
                 tell(change_config(config, argument_keys(sys.argv[1:])))
-            announce("Ray")  # `main` starts Ray once the configuration is checked
+            announce("Ray")  # `main` starts Ray once it has checked the configuration
         original(config)
 
     module.auto_set_device = auto_set_device  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ def register() -> None:
         switch.activate()
         from agent_rl.cpu import platform  # noqa: F401 - the platform registers itself
     for module, action in patches.hooks():
-        wrapt.register_post_import_hook(action, module)  # runs immediately if the module is already imported
+        wrapt.register_post_import_hook(action, module)  # the hook runs at once if the module is already imported
 
 
 try:

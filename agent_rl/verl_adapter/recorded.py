@@ -1,9 +1,9 @@
-"""`policy=trace`: a run that trains on the trajectories of a finished run instead of sampling, without an engine.
+"""`policy=trace`: a run without an engine, which trains on the trajectories of a finished run instead of sampling.
 
-The trainer gives each prompt the uid that the prompt had in the recorded run, so that each session finds its
-trajectory, tokens and score in the trace by its id. Tools, environments and rewards are not called again: their results
-are in the trajectory. All passes of the update are computed again. Each batch is put into the recorded order of rows,
-because sums of floats depend on this order, which was the order in which the episodes ended.
+The trainer gives each prompt the uid that the prompt had in the recorded run, so that each session's id leads to its
+trajectory, tokens and score in the trace. Tools, environments and rewards are not called again: their results are in
+the trajectory. All passes of the update are computed again. Each batch is put into the recorded order of rows, because
+sums of floats depend on this order, which was the order in which the episodes ended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RecordedEpisode:
         self.trajectory, self._tokens = trajectory, tokens
         self.response_tokens, self.preempted, self.media = trajectory.response_tokens, -1, Media()
         names = "global_steps", "min_global_steps", "max_global_steps"
-        self.extra_fields = dict.fromkeys(names, trajectory.info["step"] - 1)  # the version of the weights
+        self.extra_fields = dict.fromkeys(names, trajectory.info["step"] - 1)  # the weights' version
 
     def record(self) -> Tokens:
         """Return the tokens.
@@ -59,13 +59,13 @@ class RecordedEpisode:
         return stored_sequences(self.record()["sequences"])
 
     def error(self) -> UnscoredError:
-        """Return the error of a trajectory without a score."""
+        """Return the error to raise for a trajectory without a score."""
         text = str(self.trajectory.error)
         return EndedEarlyError() if str(EndedEarlyError()) in text else UnscoredError(text)
 
     def score(self, output: Any) -> None:
         """Put the recorded score into the episode's last output, so that no reward is computed."""
-        score = self.trajectory.score or Score(0.0)  # `run` has raised the error of a trajectory without a score
+        score = self.trajectory.score or Score(0.0)  # `run` raises an error if a trajectory has no score
         output.reward_score = score.total
         rewards = {REWARDS: score.turn_rewards} if any(score.turn_rewards) else {}
         output.extra_fields["reward_extra_info"] = {**extra_info(self.trajectory, score), **rewards}
@@ -86,7 +86,7 @@ class RecordedRun:
         prompts: dict[tuple[int, str], dict[str, None]] = {}
         trained = {name.rsplit("_", 2)[0] for batch in self._batches.values() for name in batch.names}
         for part, (start, line) in ((file, each) for file in parts(self.path) for each in whole_lines(file, 0)):
-            with suppress(ValueError):  # a killed run left the line incomplete
+            with suppress(ValueError):  # a killed run may leave an incomplete line
                 own = Trajectory.from_json(line)
                 uid, step, self._places[own.id] = own.id.rpartition("_")[0], own.info.get("step"), (part, start)
                 if step is not None and (uid in trained or split_of(own) == "train"):

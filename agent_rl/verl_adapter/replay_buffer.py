@@ -52,7 +52,7 @@ class AgentReplayBuffer(ReplayBuffer):
         self.is_sampling = True
         try:
             batch, metrics = super().sample(global_steps, partition_id, batch_size)
-        except RuntimeError as error:  # verl raises it in training; a validation continues with an empty batch
+        except RuntimeError as error:  # verl raises this only in training; a validation gets an empty batch
             if "no materializable trajectories" not in str(error):
                 raise
             raise self.trainer.failures.nothing_usable(error) from error

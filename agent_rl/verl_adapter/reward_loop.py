@@ -75,7 +75,7 @@ class AgentRewardLoopManager(RewardLoopManager):
     def _init_reward_loop_workers(self) -> None:
         model = self.config.reward.reward_model
         if model.enable and model.enable_resource_pool and model.rollout.free_cache_engine:
-            # verl puts the model to sleep when it starts, and wakes it only to score after sampling
+            # verl puts the model to sleep after starting it, and wakes it only to score after sampling
             self.reward_model_manager.wake_up()
         reward = self.config.reward
         has_function = OmegaConf.select(reward, "custom_reward_function.path") is not None
@@ -85,7 +85,7 @@ class AgentRewardLoopManager(RewardLoopManager):
         self._own_worker: AgentRewardLoopWorker | None = None
         super()._init_reward_loop_workers()
         if OmegaConf.select(self.config, KEY) is None:
-            stages.announce(stages.ENGINE)  # verl's trainer starts the engine next, which takes longest
+            stages.announce(stages.ENGINE)  # next, verl's trainer starts the engine, the longest stage
 
     @property
     def reward_loop_worker_handles(self) -> Any:
@@ -216,6 +216,6 @@ def _write(batch: Any, results: Mapping[str, Any]) -> None:
         scores[mask.nonzero()[-1] if mask.any() else -1] = result["reward_score"]
         info = dict(result["reward_extra_info"])
         reported = {**dict(getattr(extra, "data", extra)), "reward_extra_info": info, REWARDS: info.pop(REWARDS, None)}
-        reported.pop(TRAJECTORY, None)  # the trainer fetches the remaining values at each step
+        reported.pop(TRAJECTORY, None)  # the trainer fetches these values at each step, but reads no trajectory
         rows.append({"rm_scores": scores, "extra_fields": reported})
     tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=list_of_dict_to_tensordict(rows))

@@ -63,7 +63,7 @@ class AgentLoopWorker(_VerlsWorker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._unended: set[asyncio.Task[Any]] = set()  # training sessions, except greedy ones
+        self._unended: set[asyncio.Task[Any]] = set()  # running training sessions, except greedy ones
         self._ended_early: set[asyncio.Task[Any]] = set()
         if self.reward_loop_worker_handles is not None and not self.reward_loop_worker_handles:
             here = SimpleNamespace(remote=AgentRewardLoopWorker(self.config).compute_score)  # like a Ray actor
@@ -132,7 +132,7 @@ class AgentLoopWorker(_VerlsWorker):
                 last.extra_fields[REWARDS] = rewards
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
-        """Score and store a loop's output; raise an error if it is empty, since verl would not notice."""
+        """Score and store a loop's output; raise an error if it is empty, which verl would not notice."""
         if isinstance(output, list) and not output:
             raise UnscoredError("the agent loop returned no training sequence")
         self._unended.discard(asyncio.current_task())  # a session is not cancelled while its outputs are written
@@ -158,7 +158,7 @@ def give_trajectory(output: AgentLoopOutput, columns: Mapping[str, Any], tokeniz
             output.extra_fields[TRAJECTORY] = trajectory.to_dict()
     elif trajectory is None:
         trajectory = _of_response(output, columns, tokenizer)
-        output.extra_fields = {**output.extra_fields, TRAJECTORY: trajectory}  # pydantic drops a changed default
+        output.extra_fields = {**output.extra_fields, TRAJECTORY: trajectory}  # pydantic drops a mutated default
 
 
 def _of_response(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer: Any) -> Trajectory:
@@ -171,7 +171,7 @@ def _of_response(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer:
 
 
 class AgentLoopManager(AgentLoopManagerTQ):
-    """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class` unless the user sets another."""
+    """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class` unless the user sets another value."""
 
     worker: type[AgentLoopWorker] = AgentLoopWorker
 
@@ -181,7 +181,7 @@ class AgentLoopManager(AgentLoopManagerTQ):
 
 
 class ReMaxAgentLoopWorker(AgentLoopWorker):
-    """Runs an extra first session per training prompt, which is decoded greedily, scored, and not trained on.
+    """Runs an extra first session per training prompt; this session is decoded greedily and scored, but not trained on.
 
     verl's worker waits for all sessions of a prompt before it marks the prompt as finished, so the baseline is
     published before any of the prompt's samples is trained on. A failed greedy session is handled like other failures.

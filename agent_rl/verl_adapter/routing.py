@@ -2,9 +2,10 @@
 
 verl has one load balancer for the whole cluster, a process that receives two of the three actor calls of each turn and
 remembers the engines of 10,000 conversations. At several thousand turns per second, turns wait for this process, and
-with more concurrent conversations, turns move to engines that have not cached their conversations. In synchronous
-training, all conversations of a step start together and the engines stay the same, so workers that assign the engines
-in turn balance the load equally well. The asynchronous modes, which start conversations at any time, use verl's client.
+with more than 10,000 concurrent conversations, turns move to engines that have not cached their conversations. In
+synchronous training, all conversations of a step start together and the engines stay the same, so workers that assign
+the engines in turn balance the load equally well. The asynchronous modes, which start conversations at any time, use
+verl's client.
 """
 
 from __future__ import annotations

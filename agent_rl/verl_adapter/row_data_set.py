@@ -30,7 +30,7 @@ class RowDataSet(RLHFDataset):
 
     def maybe_filter_out_long_prompts(self, dataframe: datasets.Dataset) -> datasets.Dataset:  # type: ignore[override]
         """Return the rows whose prompts are short enough; verl calls this after reading the files."""
-        table = dataframe.data  # the table of all rows, even if `data.train_max_samples` selects some
+        table = dataframe.data  # the table of all rows, even if `data.train_max_samples` selects only some
         empty = [name for name in dataframe.column_names if table.column(name).null_count == table.num_rows]
         dataframe = dataframe.remove_columns(empty)
         own = [name for name in dataframe.column_names if name not in SHAPE_COLUMNS]

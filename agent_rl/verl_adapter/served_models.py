@@ -5,9 +5,9 @@ the trainer's, where a model is loaded only while it scores; verl's router distr
 servers start after the trainer's placement groups but before its workers, so a small model cannot split a node that the
 trainer needs.
 
-A model of the `reward_model` component without a `url` is the served model of the same name; its tokenizer path, kind,
-engine and temperature are filled in unless the component sets them. Any other URL under `agent_rl` can refer to
-a served model as `http://served/<name>`, for example `http://served/critic/v1` for a judge.
+In the `reward_model` component, a model without a `url` is the served model of the same name; its tokenizer path, kind,
+engine and temperature are filled in unless the component sets them. Any other URL under `agent_rl` can refer to a
+served model as `http://served/<name>`, for example `http://served/critic/v1` for a judge.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:
 
 
 def _report(name: str, problem: str, error: Exception | None = None, *, at_end: bool = False) -> None:
-    """Report each sink's first problem, and also its first problem at the end of the run."""
+    """Report only a sink's first problem and, at the end of the run, its failure to answer."""
     key = f"{name} at the end" if at_end else name
     if key not in _reported:
         _reported.add(key)

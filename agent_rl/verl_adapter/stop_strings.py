@@ -1,7 +1,7 @@
 """An SGLang plugin (group `sglang.srt.plugins`) that checks stop strings without decoding text at every token.
 
 After each token SGLang decodes the last tokens of every request with stop strings, which takes 4 to 9 us per request.
-A stop string's last token contains at least a part of the string's last character; a lookup (1 us) skips other tokens.
+A stop string's last token contains at least part of the string's last character, so a lookup (1 us) skips the others.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 verl's builder for some model families renders dummy system and user messages before appended messages. verl's builder
 fails with templates that reject system messages or two user messages in a row, drops the text that an unknown family's
-template writes after the end-of-turn token, and needs names of calls that the messages do not contain.
+template writes after the end-of-turn token, and needs the names of calls, which the messages do not contain.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class TemplateBuilder(ContinuousTokenBuilder):
     """Builds the tokens of conversations without images.
 
     Args:
-        template: the chat template, which all conversations of a worker share together with its cache.
+        template: the chat template, which is shared, with its cache, by all conversations of a worker.
     """
 
     def __init__(self, template: ChatTemplate) -> None:

@@ -46,7 +46,7 @@ def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
 
 
 def session_of(key: str) -> str:
-    """Return `{uid}_{session}` of a training sequence's key, `{uid}_{session}_{index}`."""
+    """Return the `{uid}_{session}` part of a training sequence's key, `{uid}_{session}_{index}`."""
     return key.rpartition("_")[0]
 
 

@@ -62,7 +62,7 @@ class AgentTrainer(PPOTrainer):
         stragglers: the sessions of the step that have not ended.
         last_step: tracks the last complete step, and saves it when the run stops.
         recorded: the run whose recorded trajectories are trained on; None if the engine samples.
-        is_idle: whether no token of the current batch can be trained on.
+        is_idle: whether the current batch makes no update, for lack of trainable tokens or of baselines.
         advantages: the result of `estimate_advantages` for the current batch.
     """
 
@@ -227,7 +227,7 @@ class AgentTrainer(PPOTrainer):
         return result
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Switch the LoRA adapter off for the reference only: verl's flag would also reach the critic."""
+        """Switch the LoRA adapter off for the reference only: verl's flag would also affect the critic."""
         result = super()._compute_ref_log_prob(batch, metrics)
         result.extra_info.pop("no_lora_adapter", None)
         return result

@@ -26,7 +26,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 READERS = ("optimal_token_baseline", "tir_optimal_token_baseline")
-"""verl's estimators that read the old log-probs, and the squared probabilities that the log-prob pass computes."""
+"""verl's estimators that read the old log-probs and the squared probabilities from the log-prob pass."""
 TOKEN_SUMS = ("seq-mean-token-sum", "seq-mean-token-sum-norm")
 """Values of `loss_agg_mode` whose divisor must be a constant."""
 DIFF = "training/rollout_probs_diff"
@@ -48,13 +48,13 @@ def _prompts(trainer: Any) -> int:
 
 
 def required_multiple(trainer: Any, dp_size: int) -> int:
-    """Return the number by which a batch's number of rows must be divisible after padding."""
+    """Return the number that must divide the number of rows of a padded batch."""
     config = trainer.config
     policy = config.actor_rollout_ref
     parts = [_rows_of_one_gpu(mini_batches(trainer, policy.actor), policy.actor)]
     if trainer.use_critic:
         parts.append(_rows_of_one_gpu(mini_batches(trainer, config.critic), config.critic))
-    for section in (policy.rollout, policy.ref):  # rollout and reference process a batch in one piece
+    for section in (policy.rollout, policy.ref):  # the rollout and reference passes do not split a batch
         if not section.log_prob_use_dynamic_bsz:
             parts.append(section.log_prob_micro_batch_size_per_gpu or 1)
     return dp_size * math.lcm(*parts)
@@ -63,7 +63,7 @@ def required_multiple(trainer: Any, dp_size: int) -> int:
 def balance(trainer: Any, batch: Any, metrics: dict[str, Any], prefix: str) -> Any:
     """Pad a batch, and order its rows so that each GPU gets about the same work, as verl's `_balance_batch` does.
 
-    verl compares and adds tensor elements, for which the GPUs wait 0.25 ms per row; a list takes 0.02 ms.
+    verl compares and adds tensor elements, which keeps the GPUs waiting for 0.25 ms per row; a list takes 0.02 ms.
     """
     import torch
     from verl.trainer.ppo.v1 import trainer_base

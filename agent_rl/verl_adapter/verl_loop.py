@@ -209,7 +209,7 @@ _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool, TraceWriter |
 
 
 def _worker_setup(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]:
-    """Return a worker's settings, limits, whether its engine stops at strings, and its trace, all of them cached."""
+    """Return a worker's settings, limits, whether its engine supports stop strings, and trace; all are cached."""
     cached = _known.get(id(config))
     if cached is None or cached[0] is not config:
         rollout = config.actor_rollout_ref.rollout

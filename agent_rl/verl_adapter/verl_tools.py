@@ -47,7 +47,7 @@ def load(path: str) -> list[Any]:
 
 
 class VerlTool:
-    """One of agent_rl's tools with the methods of verl's `BaseTool`; used from `create` to `release`."""
+    """One of agent_rl's tools with the methods of verl's `BaseTool`; a session lasts from `create` to `release`."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
@@ -64,7 +64,7 @@ class VerlTool:
             [self.spec],
             tools_kwargs={self.name: {"create_kwargs": dict(create_kwargs or {})}},
             default_timeout_s=BudgetSettings().tool_timeout_s,
-            settings=ToolsSettings(on_error="observe", reuse_results=False),  # verl's loop shows all exceptions
+            settings=ToolsSettings(on_error="observe", reuse_results=False),  # verl's loop lets the model see errors
         )
         self._sessions[instance_id] = await session.__aenter__()
         return instance_id, ToolResponse()
@@ -107,7 +107,7 @@ def _tool_schema(spec: ToolSpec) -> OpenAIFunctionToolSchema:
 
 
 def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
-    """Convert the tools of verl's worker to specs for a `ToolSession`; a tool keeps its spec, so caches work."""
+    """Convert the tools of verl's worker to specs for a `ToolSession`; each tool keeps one spec, so caches work."""
     return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
 
 
@@ -133,7 +133,7 @@ def _foreign_spec(tool: Any) -> ToolSpec:
 class _BaseTool(Tool):
     """A verl `BaseTool`, created once for a trajectory instead of once for each call."""
 
-    outside = True  # its calls may have any side effect
+    outside = True  # calls to the tool may have any side effect
 
     async def start(self) -> None:
         self.instance_id, _ = await self.config["tool"].create(create_kwargs=dict(self.create_kwargs))
@@ -148,7 +148,7 @@ class _BaseTool(Tool):
 
 
 class _FunctionTool(Tool):
-    """A function tool of verl's, which has no state."""
+    """One of verl's function tools, which have no state."""
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         response, reward, metrics = normalize_function_tool_return(await self.config["tool"].call(arguments))

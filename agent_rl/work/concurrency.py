@@ -1,4 +1,4 @@
-"""Tools that asyncio lacks: limits on time and number, work in daemon threads, one value per event loop.
+"""Tools that asyncio lacks: limits on time and concurrency, work in daemon threads, one value per event loop.
 
 `asyncio.wait_for` waits for work that ignores its cancellation, `asyncio.gather` leaves work running when one item
 raises an exception, and the default executor's threads prevent a process from exiting. A thread that this module
@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 CANCEL_GRACE_S = 1.0
-"""Number of seconds that cancelled work has to clean up before it is abandoned."""
+"""Number of seconds that canceled work has to clean up before it is abandoned."""
 
 FIRST_PAUSE_S = 0.1
 """Average number of seconds before the first repeat of failed work."""
@@ -60,7 +60,7 @@ _gates: PerLoop[dict[Hashable, asyncio.Semaphore]] = PerLoop(dict)
 
 
 def gate(key: Hashable, limit: int) -> asyncio.Semaphore:
-    """Return the semaphore for this key and limit in the running event loop; all callers share it."""
+    """Return the semaphore that all callers with this key and limit share in the running event loop."""
     gates = _gates.get()
     if (key, limit) not in gates:
         gates[key, limit] = asyncio.Semaphore(limit)
@@ -74,8 +74,8 @@ async def within(limit_s: float, work: Coroutine[Any, Any, T]) -> T:
     cancellation by the work itself from a cancellation of the whole episode.
 
     Raises:
-        OutOfTime: the limit was reached; the work has been cancelled.
-        RuntimeError: the work cancelled itself.
+        OutOfTime: the limit was reached; the work has been canceled.
+        RuntimeError: the work canceled itself.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -147,7 +147,7 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def uninterrupted(work: asyncio.Future[Any]) -> None:
-    """Finish `work` even if the caller is cancelled in the meantime, then raise the cancellation."""
+    """Finish `work` even if the caller is canceled in the meantime, then raise the CancelledError."""
     interruption: asyncio.CancelledError | None = None
     while not work.done():
         try:
@@ -208,9 +208,9 @@ class OneThread:
 
 
 def _work(function: Callable[..., T], *arguments: Any) -> tuple[Callable[[], None], futures.Future[T]]:
-    """Return a function that never raises an exception, and the future of its result."""
+    """Wrap a function so that it never raises an exception; return the wrapper and the future of the result."""
     future: futures.Future[T] = futures.Future()
-    future.set_running_or_notify_cancel()  # so that cancelling the wait does not cancel the function
+    future.set_running_or_notify_cancel()  # so that canceling the wait does not cancel the function
     context = contextvars.copy_context()
 
     def work() -> None:

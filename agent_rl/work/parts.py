@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
-"""Error numbers that a file system without locks returns."""
+"""Error numbers that mean that the file system has no locks."""
 
 
 def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int | None = None) -> None:
@@ -66,7 +66,7 @@ def parts(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def firsts(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths except those that are later parts of another path."""
+    """Return the paths, except later parts of a file whose first part is among the paths."""
     paths = list(paths)
     later = {part for path in paths for part in parts(path)[1:]}
     return [path for path in paths if path not in later]
@@ -104,7 +104,7 @@ def _locked(file: io.FileIO) -> Iterator[None]:
                 raise
             digest = hashlib.sha256(os.path.realpath(file.name).encode()).hexdigest()[:16]
             place = Path(tempfile.gettempdir()) / f"agent_rl-{os.getuid()}-{digest}.lock"
-            # a file of our own, never a link that another user made
+            # O_NOFOLLOW refuses a link that another user may have made
             lock = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             stack.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -14,7 +14,7 @@ from datetime import timedelta
 PATIENCE_S = 5.0
 """Seconds before the first progress line if stderr is not a terminal."""
 PAUSE_S = 30.0
-"""Seconds between two progress lines."""
+"""Seconds between progress lines."""
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def progress(what: str, total: int | None = None, done: int = 0) -> Iterator[Cal
     Args:
         what: the items to count, for example `trajectories`.
         total: number of items, or None if unknown.
-        done: number of items that were done before.
+        done: number of items that are already done.
 
     Returns:
         A function `advance(count=1, note="")`; the note, for example the mean so far, is shown instead of `what`.

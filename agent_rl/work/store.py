@@ -35,7 +35,7 @@ MAX_BYTES = 64 * 2**20
 ENTRY_BYTES = 200
 """Number of bytes that an entry occupies in memory in addition to its text."""
 _SQLITE = b"SQLite format 3"
-"""First bytes of a SQLite file, the format of older versions."""
+"""The first bytes of a SQLite file; older versions kept results in SQLite."""
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class Store:
         if self.path.stat().st_size <= self._end:
             return
         for start, line in whole_lines(self.path, self._end):
-            with suppress(ValueError, TypeError):  # a killed process's incomplete line
+            with suppress(ValueError, TypeError):  # the process that wrote this line was killed
                 key, _ = json.loads(line)
                 self._places[key] = start, len(line)
             self._end = start + len(line)
@@ -165,7 +165,7 @@ class Found(NamedTuple):
 
 
 class Cache:
-    """A cache of strings by key, either in a file, or the most recently used strings in memory.
+    """A cache of strings by key: all strings in a file, or the most recently used ones in memory.
 
     Args:
         path: the path of a `Store` on a local disk; None means that results stay in memory.
@@ -250,7 +250,7 @@ class Cache:
 
 
 class Pieces(dict[Key, Any]):
-    """The results of finished pieces by the piece's number; each result is JSON data.
+    """The results of finished pieces, by piece number; each result is JSON data.
 
     Args:
         store: the file that keeps the results; None means that results stay in memory.

@@ -14,7 +14,7 @@ def named(text: str) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """Return the start of a string as one line without control characters.
+    """Return the start of a string on one line, without control characters.
 
     Args:
         text: text of any length from a model, a tool or a data set.

@@ -53,7 +53,7 @@ async def test_an_address_gets_the_checks_of_the_protocol_only() -> None:
     await engine.stop()
     statuses, output = {each["check"]: each["status"] for each in results}, done.output
     assert list(statuses.values()) == ["passes", "fails", "missing"]
-    assert f"{len(CHECKS) - len(PROTOCOL)} checks of the trained tokens did not run" in " ".join(output.split())
+    assert f"{len(CHECKS) - len(PROTOCOL)} checks on the trained tokens did not run" in " ".join(output.split())
 
 
 def test_what_is_typed_wrong_is_refused() -> None:

@@ -78,7 +78,7 @@ agent_rl: {{environments: {{lockers: "{ROOT}/recipes/lockers/lockers.py"}}}}
     assert (row["agent_name"], row["extra_info"]["environment"]) == ("tool_call_agent", "lockers")
     assert "gsm8k_calculator has no environment" in run_script("environment.py", "gsm8k_calculator").stderr
     (tmp_path / "config.yaml").write_text(config.replace(f'"{tmp_path}/train.parquet"', "[a.parquet, b.parquet]"))
-    assert "the files for train: the recipe has a list: [" in run_script("environment.py", tmp_path).stderr
+    assert "the files for train: expected one path, got [" in run_script("environment.py", tmp_path).stderr
 
 
 def test_programs_are_tried_and_what_fails_is_left_out_and_counted(tmp_path):

@@ -40,5 +40,5 @@ def test_a_recipe_without_cards_stays_as_it_is(published: dict[str, Any]) -> Non
 def test_the_check_fails_and_names_a_stale_readme(published: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     names = published["main"].__globals__
     monkeypatch.setitem(names, "with_results", lambda page, recipe: page + "x" * (recipe == "service"))
-    with pytest.raises(SystemExit, match="READMEs of service .*make docs"):
+    with pytest.raises(SystemExit, match=r"READMEs of service .*make docs"):
         published["main"](["--check"])

@@ -70,7 +70,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "tool_without_types": (
         "code: int", "code",
-        (f"open (FILE:{OPEN}): the 'code' parameter has no type hint", "Write for example `code: str`")
+        (f"open (FILE:{OPEN}): the 'code' parameter has no type hint", "Write, for example, `code: str`")
     ),
     "type_without_schema": (
         "code: int", "code: asyncio.Lock",
@@ -158,11 +158,11 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "not_an_environment": (
         WORKS[WORKS.index("class Safe") :], "class Safe:\n    pass\n",
-        (f"FILE has no subclass of agent_rl.Environment, only Safe (FILE:{CLASS})", "Derive the class of the task"),
+        (f"FILE defines no subclass of agent_rl.Environment, only Safe (FILE:{CLASS})", "Derive the class of the task"),
     ),
     "two_classes": (
         "class Safe", 'class Box(Environment):\n    """Open the box."""\n\n\nclass Safe',
-        (f"FILE has several environments: Box (FILE:{CLASS}), Safe (FILE:{CLASS + 4})", "Name one: FILE:Box"),
+        (f"FILE defines several environments: Box (FILE:{CLASS}), Safe (FILE:{CLASS + 4})", "Name one: FILE:Box"),
     ),
     "name_of_an_attribute": (
         "def open", "def answer",

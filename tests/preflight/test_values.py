@@ -45,7 +45,7 @@ def test_verls_defaults_pass() -> None:
 def test_a_size_is_one_or_more_and_some_may_be_null() -> None:
     for key in (*values.SIZES, *values.OPTIONAL_SIZES):
         name = key.replace(".", "__")
-        assert refused(**{name: 0}).startswith(f"{key}: expected a whole number of 1 or more, got 0. Write for example")
+        assert refused(**{name: 0}).startswith(f"{key}: expected a whole number of 1 or more, got 0. Write, for")
         assert "got -1" in refused(**{name: -1})
         assert bool(errors(made(**{name: None}))) == (key in values.SIZES)
 
@@ -60,11 +60,11 @@ VERLS = {"critic__model__path": values.VERLS_CRITIC}
     ("keys", "message"),
     [
         ({STORED: 99, "data__train_batch_size": 10, "actor_rollout_ref__rollout__n": 10}, "at most 99"),
-        ({"trainer__nnodes": "two"}, "expected a number, got 'two'. Write for example trainer.nnodes=1"),
+        ({"trainer__nnodes": "two"}, "expected a number, got 'two'. Write, for example, trainer.nnodes=1"),
         ({"trainer__nnodes": True}, "expected a whole number of 1 or more, got True"),
         ({"actor_rollout_ref__rollout__n": 2.5}, "expected a whole number of 1 or more, got 2.5"),
         ({"actor_rollout_ref__actor__optim__lr": "fast"}, "expected a number, got 'fast'"),
-        ({"data__shuffle": "no"}, "expected true or false, got 'no'. Write for example data.shuffle=true"),
+        ({"data__shuffle": "no"}, "expected true or false, got 'no'. Write, for example, data.shuffle=true"),
         ({"trainer__val_before_train": 2}, "expected true or false, got 2"),
         (
             {**TWO, "trainer__n_gpus_per_node": 1},

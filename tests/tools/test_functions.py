@@ -175,7 +175,7 @@ def test_the_expanded_file_calls_the_same_function_from_elsewhere(load: Any, tmp
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        ("no_hint", "no_hint ({file}:{line}): the 'city' parameter has no type hint. Write for example `city: str`"),
+        ("no_hint", "no_hint ({file}:{line}): the 'city' parameter has no type hint. Write, for example, `city: str`"),
         ("hidden", "hidden ({file}:{line}): *cities: 'str' has no name that the policy could use"),
         ("unknown", "unknown ({file}:{line}): a type hint cannot be read: name 'Nowhere' is not defined"),
         ("no_schema", "no_schema ({file}:{line}): a type hint has no JSON schema"),

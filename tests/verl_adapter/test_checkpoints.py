@@ -217,7 +217,7 @@ def test_what_is_missing_is_named(tmp_path):
 
 def test_another_number_of_ranks_and_a_checkpoint_that_is_gone_are_told_apart(tmp_path):
     save(tmp_path, 2, ranks=2)
-    assert "model_world_size_2_rank_0.pt, which another number of ranks wrote" in refused(config(tmp_path))
+    assert "model_world_size_2_rank_0.pt was written by another number of ranks" in refused(config(tmp_path))
     assert not refused(config(tmp_path, ranks=2))
     (tmp_path / TRACKER).write_text("7")
     assert "there is no checkpoint" in refused(config(tmp_path))

@@ -52,7 +52,7 @@ def test_a_window_reaches_the_kernel_and_sequences_of_equal_length_are_packed(mo
 def test_what_the_kernel_does_not_have_is_refused(option: dict[str, float]) -> None:
     lengths = torch.tensor([0, 3], dtype=torch.int32)
     with pytest.raises(
-        ConfigError, match=r"attn_implementation: the model has .* Install flash-attn, or set it to eager"
+        ConfigError, match=r"attn_implementation: the model has .* Install flash-attn, or set the key to eager"
     ):
         flash_attn_varlen_func(*[torch.ones(3, 2, 8)] * 3, lengths, lengths, 3, 3, **option)
 

@@ -27,7 +27,7 @@ WrapPolicy: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits, Policy], Polic
 
 @dataclass(frozen=True)
 class Agent:
-    """A kind of agent, whose functions are called for every episode and are sent to Ray's workers by value.
+    """Describes one kind of agent by functions, which are called in every episode, and sent to Ray's workers by value.
 
     Every function gets the `agent_rl` section as `settings`, and may raise ConfigError for settings that it cannot use.
     """
@@ -35,12 +35,12 @@ class Agent:
     name: str
     """The name that selects the agent in the `agent_name` column or in `rollout.agent.default_agent_loop`."""
     format: MakeFormat
-    """Function `(settings, limits)` that returns the format of turns."""
+    """Function `(settings, limits)` that returns the format of the agent's turns."""
     user: MakeUser | None = None
     """Function `(settings, extra_info)` that returns the user who answers the policy's messages; None means no user."""
     wrap_policy: WrapPolicy | None = None
     """Function `(settings, limits, policy)` that returns a wrapped policy; if None, the policy is not wrapped."""
     hooks: Callable[[], Hooks] | None = None
-    """Function that creates the hooks of an episode; if None, the class in `agent_rl.hooks` is used."""
+    """Function that creates an episode's hooks; if None, the class that `agent_rl.hooks` names is used."""
     run: RunEpisode | None = None
     """Function `(loop, row, policy, format, trajectory)` that runs the episode; if None, `run_episode` runs it."""

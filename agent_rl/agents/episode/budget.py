@@ -19,13 +19,13 @@ FINAL_TURN = "This is your last turn: no more tool calls are possible. Give your
 DEFAULT_MAX_TURNS = 16
 """The limit on turns when `multi_turn.max_assistant_turns` is null."""
 UNLIMITED = 1 << 30
-"""A token limit that is never reached, because the server enforces its own limit."""
+"""A token limit so high that only the server's own limit applies."""
 
 
 class EpisodeLimits(NamedTuple):
     """verl's settings for an episode, copied to plain values, because reading them from omegaconf is slow.
 
-    The fields have the names that verl uses in `actor_rollout_ref.rollout` and its `multi_turn` section.
+    Each field has the name that verl uses in `actor_rollout_ref.rollout` or in its `multi_turn` section.
     """
 
     prompt_length: int = UNLIMITED
@@ -35,9 +35,9 @@ class EpisodeLimits(NamedTuple):
     max_assistant_turns: int | None = None
     """Maximum number of assistant turns; None means `DEFAULT_MAX_TURNS`."""
     max_parallel_calls: int = 1
-    """Maximum number of calls to run per turn."""
+    """Maximum number of tool calls to run per turn."""
     max_tool_response_length: int = 256
-    """Maximum number of characters of a result that the policy sees."""
+    """Maximum number of characters of a tool's result; the policy does not see the rest."""
     tool_response_truncate_side: TruncateSide = "middle"
     """The side on which a long result is cut."""
     format: str = "hermes"
@@ -50,9 +50,9 @@ class FinalTurn:
 
     text: str = FINAL_TURN
     reserve_tokens: int = 0
-    """Tokens reserved for the final turn and `text`; with 0, there is no final turn when the tokens are spent."""
+    """Tokens reserved for the final turn and `text`; if 0, no final turn follows when the tokens run out."""
     reserve_seconds: float = 0.0
-    """Seconds of `max_seconds` reserved for the final turn; with 0, there is no final turn when the time is up."""
+    """Seconds of `max_seconds` reserved for the final turn; if 0, no final turn follows when the time runs out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class EpisodeBudget:
 
 
 class Repeats:
-    """Counts the turns in an episode that only repeat calls of earlier turns."""
+    """Counts the turns in an episode that only repeat calls from earlier turns."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -79,14 +79,14 @@ class Repeats:
         """Number of turns in a row that only repeated earlier calls."""
 
     def add(self, calls: Sequence[ToolCall]) -> None:
-        """Add the calls of one turn."""
+        """Count one turn, given its calls."""
         keys = {call_key(call) for call in calls}
         self.in_a_row = self.in_a_row + 1 if keys <= self._seen else 0
         self._seen |= keys
 
 
 def make_budget(settings: AgentRLSettings, limits: EpisodeLimits) -> EpisodeBudget:
-    """Return the configured budget of each episode.
+    """Return the budget that is configured for an episode.
 
     Raises:
         ConfigError: the final turn's reserve leaves nothing for the turns before it.

@@ -1,4 +1,4 @@
-"""The episode core: one conversation between a policy and its tools, up to its stop reason.
+"""The core of an episode: one conversation between a policy and its tools, from the prompt to the stop reason.
 
 The core does not depend on an engine or a text format. A `Policy` generates the turns, a `ToolSession` runs the calls,
 and a `Format` describes tools, reads turns and renders results. A `Trajectory` records all events.
@@ -91,7 +91,7 @@ async def run_episode(
 
 @asynccontextmanager
 async def recording(trajectory: Trajectory, policy: Policy, user: User | None) -> AsyncIterator[None]:
-    """Record the tokens, time and error of the episode in the `async with` block, and then call `user.finish`.
+    """When the `async with` block ends, call `user.finish`, and record the episode's tokens, time and error.
 
     Raises:
         FatalError: the block raised this error.
@@ -113,7 +113,7 @@ async def recording(trajectory: Trajectory, policy: Policy, user: User | None) -
 
 
 def _check_rewards(turn: Turn) -> None:
-    """Reject a hook's or a user's reward that JSON cannot represent."""
+    """Reject a turn if a hook or a user gave it a reward that JSON cannot represent."""
     for result in turn.results:
         result.reward = plain_reward(f"the reward of {result.name!r}", result.reward)
     if "reward" in turn.notes:
@@ -152,11 +152,11 @@ class _Episode:
         self.calls = 0
         self.repeats = Repeats() if budget.max_repeats is not None else None
         self.announced: StopReason | None = None
-        """The budget that made the next turn the last, or None before the announcement."""
+        """The budget that made the next turn the last one, or None if no final turn has been announced."""
         policy.reserve = budget.final.reserve_tokens if budget.final else 0
 
     async def turn(self) -> StopReason | None:
-        """Generate one assistant message and answer it; return the stop reason if the message was the last."""
+        """Generate one assistant message and answer it; return the stop reason if it ends the episode."""
         if self._seconds_left() <= 0:
             return StopReason.MAX_SECONDS
         if self.hooks is not None:
@@ -310,7 +310,7 @@ class _Episode:
         return ended
 
     async def _extend(self, turn: Turn, messages: list[ChatMessage]) -> StopReason | None:
-        """Append the answer to a turn; a policy that folds its history may generate notes first."""
+        """Append the environment's answer to a turn; a policy that folds its history may generate notes first."""
         try:
             fits, _ = await self._timed(self.policy.extend(messages), self._seconds_left())
         except OutOfTime:
@@ -320,7 +320,7 @@ class _Episode:
         return None if fits else StopReason.MAX_TOKENS
 
     def _nearly_spent(self) -> StopReason | None:
-        """Return the budget, if any, that allows only one more turn without calls."""
+        """Return the budget, if any, that leaves room only for a final turn without calls."""
         if self._turns_left() == 1:
             return StopReason.MAX_TURNS
         if self.budget.max_tool_calls is not None and self.calls >= self.budget.max_tool_calls:

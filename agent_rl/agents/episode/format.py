@@ -34,7 +34,7 @@ OTHER_THOUGHTS = (("<mm:think>", "</mm:think>"), ("<seed:think>", "</seed:think>
 
 @dataclass(slots=True)
 class Step:
-    """A parsed turn: its calls, or the answer of a turn without calls."""
+    """A parsed turn, with its calls, or with its answer if it has no calls."""
 
     calls: list[ToolCall] = field(default_factory=list)
     answer: str | None = None
@@ -52,7 +52,7 @@ class Format(ABC):
     special_tokens: bool = False
     """Whether a turn's text keeps its special tokens, except the token that ends the turn."""
     keep_stop: bool = False
-    """Whether the stop string belongs to the turn, as a closing tag does."""
+    """Whether the stop string is part of the turn's text, for example if it is a closing tag."""
     around: tuple[str, str] = ("", "")
     """The text before and after each result."""
 
@@ -69,7 +69,7 @@ class Format(ABC):
         return []
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
-        """Read a turn without its thoughts.
+        """Parse a turn after removing its thoughts.
 
         Raises:
             MalformedActionError: the turn cannot be read; the error's text tells the policy what was expected.
@@ -97,9 +97,9 @@ class Format(ABC):
         """Return the observation as chat messages."""
 
     def last_word(self, messages: list[ChatMessage], text: str) -> list[ChatMessage]:
-        """Append the announcement of the final turn to the last message, if any.
+        """Append the text that announces the final turn to the last message, or return it as the only message.
 
-        Some chat templates reject a separate message, because the message before it has the same role.
+        Some chat templates would reject a separate message, because it has the same role as the message before it.
         """
         if not messages:
             return [{"role": "user", "content": text}]
@@ -114,7 +114,7 @@ class Format(ABC):
 
 
 class TextFormat(Format):
-    """A format whose instructions are in the system message; one message shows all results of a turn.
+    """A format that puts its instructions in the system message, and all results of a turn in one message.
 
     Args:
         instructions: system text; None means the default text, and "" means no text.
@@ -201,7 +201,7 @@ def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMe
 
 
 def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str, Any]]:
-    """Return a message's content: the text with the results' images at its `<image>` markers, or before the text."""
+    """Return a message's content: the text with the results' images at the `<image>` markers or in front."""
     images = [{"type": "image", "image": image} for result in results for image in result.images]
     if not images:
         return text
@@ -227,13 +227,13 @@ def spoken(text: str) -> str:
 
 
 def thoughts_of(text: str) -> str:
-    """Return the thoughts of `text` without their tags, or "" if `text` contains no thought or an unclosed one."""
+    """Return the closed thoughts in `text` without their tags, or "" if there are none."""
     *thoughts, _ = _one_kind(text).split(CLOSE)
     return "\n".join(thought.rpartition(OPEN)[2].strip() for thought in thoughts)
 
 
 def dropped_thoughts(messages: Iterable[Mapping[str, Any]], rendered: str) -> bool:
-    """Whether a rendered conversation lacks a thought from its assistant messages."""
+    """Whether the rendered text omits a thought that one of the assistant messages contains."""
     for message in messages:
         content = message["content"] if message["role"] == "assistant" else None
         if isinstance(content, str) and CLOSE in (content := _one_kind(content)):

@@ -31,13 +31,13 @@ class Hooks:
         """Called before the policy generates its next turn."""
 
     async def after_turn(self, trajectory: Trajectory, turn: Turn) -> bool | None:
-        """Called after a turn that does not end the episode; the result True ends the episode as `STOPPED`."""
+        """Called after a turn that does not end the episode; returning True ends it with the reason `STOPPED`."""
 
     async def before_tool(self, trajectory: Trajectory, call: ToolCall) -> ToolResult | None:
-        """Called before a call is run; a returned result replaces the tool's result."""
+        """Called before a tool call is run; a returned result replaces the tool's own result."""
 
     async def after_tool(self, trajectory: Trajectory, call: ToolCall, result: ToolResult) -> None:
-        """Called before the policy sees a result, which the hook may change."""
+        """Called before the policy sees a tool's result, which the hook may change."""
 
 
 @cache

@@ -65,14 +65,14 @@ class EpisodeLoop(ABC):
         self.environment: EnvironmentSession | None = None
         """The row's environment, which `run_row` sets when the episode starts."""
         self.recordings: Sequence[Recording] = ()
-        """The recorded trajectories from which episodes continue, by the row's `uid`; if empty, episodes are new."""
+        """Recorded trajectories to continue, by the row's `uid`; if empty, every episode starts from its prompt."""
 
     @abstractmethod
     def format(self) -> Format:
         """Return the format of this agent's turns."""
 
     def budget(self) -> EpisodeBudget:
-        """Return the limits of an episode."""
+        """Return the limits for an episode."""
         return make_budget(self.settings, self.limits)
 
     def hooks(self) -> Hooks | None:
@@ -80,7 +80,7 @@ class EpisodeLoop(ABC):
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
-        """Return the row's tool session before it is opened; verl defines `tool_selection` and `tools_kwargs`.
+        """Return the row's tool session, not yet opened; verl defines the keys `tool_selection` and `tools_kwargs`.
 
         Raises:
             UnscoredError: the row selects a tool that is not configured.
@@ -159,7 +159,7 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
 
     Args:
         agent: the agent's record, whose functions become methods of the class.
-        base: `EpisodeLoop`, or its subclass that verl runs.
+        base: `EpisodeLoop`, or the subclass of it that verl runs.
     """
 
     def format(self: EpisodeLoop) -> Format:

@@ -43,15 +43,15 @@ class Policy(ABC):
 
     prompt_tokens: int = 0
     response_tokens: int = 0
-    """Number of response tokens in all conversations together."""
+    """Total number of response tokens in all conversations."""
     earlier_tokens: Sequence[int] = ()
-    """Number of response tokens in each conversation before this one."""
+    """The number of response tokens of each earlier conversation."""
     most: int | None = None
-    """Maximum number of tokens to sample in the next turn; None means all tokens that are left."""
+    """Maximum number of tokens to sample in the next turn; None means that only the token limit applies."""
     sampling: Mapping[str, Any] = {}
-    """The sampling parameters of every request."""
+    """The sampling parameters for every request."""
     reserve: int = 0
-    """Number of tokens to keep free at the end of the budget, which neither `generate` nor `extend` uses."""
+    """Number of tokens at the end of the budget that neither `generate` nor `extend` may use."""
 
     @property
     def longest_tokens(self) -> int:
@@ -97,7 +97,7 @@ class Policy(ABC):
         raise NotImplementedError(f"{type(self).__name__} supports only one conversation")
 
     def count_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] | None = None) -> int:
-        """Estimate from the number of characters how many tokens precede the turn that answers these messages.
+        """Estimate, from the number of characters, how many tokens precede the turn that answers these messages.
 
         Args:
             messages: the prompt of a new conversation, or further messages of this conversation.
@@ -106,7 +106,7 @@ class Policy(ABC):
         begun = self.context_tokens if tools is None else 0
         return begun + len(json.dumps([*messages, *(tools or ())], ensure_ascii=False, default=str)) // 3
 
-    def forget_turn(self) -> None:  # noqa: B027 - only a trained conversation can forget a turn
+    def forget_turn(self) -> None:  # noqa: B027 - needed only for conversations that are trained on
         """Exclude the last turn from training."""
 
     def as_text(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
@@ -119,7 +119,7 @@ class Policy(ABC):
         return self.prompt_tokens + self.response_tokens
 
     def take_notes(self) -> dict[str, Any]:
-        """Return the policy's notes on the last call of `extend`, for `Turn.notes`."""
+        """Return the policy's notes on the last call to `extend`, to be stored in `Turn.notes`."""
         return {}
 
 

@@ -11,7 +11,7 @@ from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.tools.declared import declared_functions
 
 WITHOUT_TOOLS = "single_turn_agent"
-"""The name of verl's loop without tools; verl's other loop passes all tools to the chat template."""
+"""The name of verl's loop that uses no tools; verl's other loop passes all tools to the chat template."""
 
 
 def render_prompt(
@@ -21,9 +21,9 @@ def render_prompt(
 
     Args:
         row: the row, with `prompt` and its selection of tools.
-        agent: name of the row's loop; if agent_rl does not define that loop, the prompt is rendered as in verl's loops.
+        agent: name of the row's loop; if agent_rl does not define that loop, the prompt is rendered as verl's loops do.
         setup: the run's settings, limits and tools.
-        tokenizer: the model's tokenizer, with its template; if None, the text has every message below its role,
+        tokenizer: the model's tokenizer, with its template; if None, the text lists every message under its role,
             followed by the tools.
         options: additional arguments for the template.
     """

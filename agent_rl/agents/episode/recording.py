@@ -1,4 +1,4 @@
-"""Restores a recorded trajectory token for token up to one of its turns, from which the policy continues.
+"""Restores a recorded trajectory, token for token, up to a chosen turn, from which the policy continues.
 
 The episode runs again from its prompt, but its first turns are the recorded ones. The agent therefore makes the
 recorded calls again, and its tools, hooks and environment return to their recorded state. Before every turn the
@@ -27,7 +27,7 @@ from agent_rl.trajectory.trace import TokenSequence
 from agent_rl.trajectory.trace.tokens import sampled_runs
 
 Sample = tuple[list[int], list[int], list[float]]
-"""All tokens before a sample (a turn, or the notes of a fold), the tokens of the sample, and their log-probs."""
+"""A sample (a turn, or a fold's notes): all tokens before it, its own tokens, and the log-probs of its own tokens."""
 
 
 class Recording:
@@ -49,9 +49,9 @@ class Recording:
         self.prefix = turns[: turn - 1]
         self.samples = [each for own in trajectory.info["tokens"]["sequences"] for each in _samples(own)]
         self.sampled_turns = [own for each in turns for own in (each, None)[: 1 + ("fold" in each.notes)]]
-        """The turn of each sample, or None if the sample is the notes of a fold, which follow a turn."""
+        """For each sample, the turn that it is, or None if it is a fold's notes, which follow a turn."""
         if len(self.samples) != len(self.sampled_turns):
-            problem = f"its {len(turns)} turns have {len(self.samples)} stretches of sampled tokens"
+            problem = f"it has {len(turns)} turns, but {len(self.samples)} runs of sampled tokens"
             raise ConfigError(self.name, problem, "Choose another trajectory")
 
     def require_repeatable(self, specs: Sequence[ToolSpec]) -> None:
@@ -122,11 +122,11 @@ class Restoration:
     def format(self, format: Format) -> Format:
         """Return the episode's format, with the recorded prompt as its prompt."""
         recorded = self._recording.trajectory.prompt
-        opening = row_values(self._recording.trajectory.row).get("prompt")  # only an environment's row has a prompt
+        opening = row_values(self._recording.trajectory.row).get("prompt")  # None unless the row has an environment
         opening = opening[-1]["content"] if isinstance(opening, list) else opening
 
         def prompt(messages: Sequence[ChatMessage], _: Any) -> list[ChatMessage]:
-            # these messages are the recorded prompt, followed by the text of the environment's reset
+            # `messages` is the recorded prompt, followed by the text that the environment's `reset` returned
             text = str(messages[-1]["content"]).removeprefix(recorded[-1].content)
             is_lost = not text and recorded[-1].content.startswith(f"{opening}\n\n")
             if is_lost or not recorded[-1].content.endswith(text):

@@ -1,4 +1,4 @@
-"""Writes turns with calls as messages, in every form that a chat template may accept.
+"""Writes turns that contain tool calls as chat messages, in every form that a chat template may accept.
 
 Chat templates differ: arguments may be an object or text, content may be text or null, and a result may name its call.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from agent_rl.trajectory import ToolCall
 
 MARK = "Xq7Mark"
-"""The marker text in a made-up turn."""
+"""The text that marks a place in a made-up turn."""
 CALL_ID = "call00000"
 """A call id with nine characters, the only length that Mistral's templates accept."""
 
@@ -24,7 +24,7 @@ def call_turns(calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
 
 
 def marked_turns(appended: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Yield made-up turns with the marker as late as possible, each with the messages that answer the turn."""
+    """Yield made-up turns that contain the marker as late as possible, each with the messages that answer it."""
     messages = [dict(message) for message in appended]
     results = [message for message in messages if message["role"] == "tool"]
     turn = {"role": "assistant", "content": MARK}

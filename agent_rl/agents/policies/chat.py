@@ -30,7 +30,7 @@ class ChatEndpoint(PolicySource):
     """A model behind an OpenAI-compatible endpoint.
 
     Args:
-        client: the client of the model's server.
+        client: the client for the model's server.
         sampling: the sampling parameters.
     """
 
@@ -52,18 +52,18 @@ class ChatPolicy(Policy):
         self._endpoint, self._usage, self._seed = endpoint, usage, seed
         self.sampling = endpoint.sampling.model_dump(exclude_none=True) | endpoint.sampling.body
         self._tools: list[dict[str, Any]] = []
-        self._first = 0  # tokens of the conversation's prompt; 0 before its first answer
-        self._grown = 0  # tokens of the conversation after the prompt
+        self._first = 0  # number of prompt tokens; 0 before the first answer
+        self._grown = 0  # number of tokens after the prompt
         self.earlier_tokens: list[int] = []
-        self._pending = 0  # estimated tokens appended since the last answer
-        self._per_character = 0.0  # mean tokens per character in the conversation so far
+        self._pending = 0  # estimated number of tokens appended since the last answer
+        self._per_character = 0.0  # mean number of tokens per character so far
 
     def sibling(self, *, is_trained: bool = True) -> ChatPolicy:
         """Return a fresh conversation with the endpoint."""
         return ChatPolicy(self._endpoint, self._usage, self._seed)
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
-        """Store the prompt, which the first request sends; a second call starts a new conversation."""
+        """Store the prompt, which the first request sends; calling this method again starts a new conversation."""
         self.messages, self._tools = [*map(_sendable, messages)], list(tools)
         self.earlier_tokens.append(self._grown)
         self._first = self._grown = self._pending = 0
@@ -179,7 +179,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
-    """Return the endpoint's tool calls, or None if there is no call, or if a call cannot be read."""
+    """Return the endpoint's tool calls; None means that there are none, or that one of them cannot be read."""
     try:
         functions = [(call, call["function"]) for call in raw]
         return [
@@ -191,7 +191,7 @@ def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
 
 
 def _as_text(call: Any) -> str:
-    """Return a call as models of the Hermes family write it."""
+    """Return a tool call in the syntax that Hermes models use."""
     function = call.get("function") if isinstance(call, dict) else None
     name, arguments = (function.get("name"), function.get("arguments")) if isinstance(function, dict) else ("", call)
     return f'<tool_call>\n{{"name": {json.dumps(name)}, "arguments": {arguments}}}\n</tool_call>'

@@ -32,7 +32,7 @@ from agent_rl.trajectory import ToolCall
 Messages = Sequence[Mapping[str, Any]]
 
 NO_SYNTAX = "it writes no calls, or writes them in an unknown syntax"
-"""The reason why native calls do not work with a template."""
+"""Why native tool calls do not work with a template, for error messages."""
 MOST = 256
 """Maximum number of entries in the cache, which is emptied when it is full."""
 
@@ -90,7 +90,7 @@ class ChatTemplate:
 
     @cached_property
     def syntax(self) -> str | None:
-        """The name (in `SYNTAXES`) of the syntax in which the template writes calls or `with_tools` requests calls.
+        """The name, in `SYNTAXES`, of the syntax in which the template writes calls, or `with_tools` requests them.
 
         None means that the template shows tools, but does not write calls in a known syntax.
         """
@@ -226,7 +226,7 @@ class ChatTemplate:
 
     @cached_property
     def _followings(self) -> list[Following]:
-        """The continuations after a turn, once answered by a user and once by a tool, if the template renders them."""
+        """The continuations for a user's and for a tool's answer to a turn, except any that cannot be rendered."""
         followings = []
         for message in (USER, RESULT):
             with contextlib.suppress(Exception):  # a template may raise anything
@@ -307,7 +307,7 @@ class ChatTemplate:
 
     @cached_property
     def _no_tools(self) -> list[Any] | None:
-        """The value that means "no tools" to the template; a template that requires tools may need an empty list."""
+        """The value that means "no tools" to the template; a template that fails with None may need an empty list."""
         self.__dict__["_no_tools"] = None
         if self._try([USER]) is not None:
             return None
@@ -334,13 +334,13 @@ _templates: dict[tuple[int, str, str], ChatTemplate] = {}
 
 
 def template_of(tokenizer: Any, options: Mapping[str, Any] | None = None) -> ChatTemplate:
-    """Return a tokenizer's template; all conversations of a process share the template and its cache."""
+    """Return a tokenizer's template; all conversations in a process share the template and its cache."""
     key = (id(tokenizer), str(tokenizer.chat_template), repr(options or {}))
     return _templates.get(key) or _templates.setdefault(key, ChatTemplate(tokenizer, options))
 
 
 def with_syntax(limits: EpisodeLimits, tokenizer: Any, options: Mapping[str, Any] | None = None) -> EpisodeLimits:
-    """Return the limits; `multi_turn.format=auto` is replaced by the syntax that the chat template writes.
+    """Return the limits, with `multi_turn.format=auto` replaced by the syntax that the chat template writes.
 
     Raises:
         ConfigError: the template does not write calls in a known syntax.

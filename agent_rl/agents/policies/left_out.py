@@ -28,15 +28,15 @@ def masked_sequences(
     """Return the training sequences of a trajectory, with mask 0 on excluded tokens.
 
     Args:
-        sequences: all sequences, in order; each run of sampled tokens is a turn, or the notes of a fold.
+        sequences: all sequences, in order; each run of sampled tokens is a turn, or a fold's notes.
         trajectory: the trajectory, with its turns and stop reason.
         mask_void: with `turn`, exclude void turns, and sequences without any other turn; with `trajectory`, exclude the
             whole trajectory if it has a void turn.
         mask_overlong: whether to exclude the whole trajectory if its stop reason is `max_tokens`.
 
     Returns:
-        At least one sequence. With `turn`, a sequence ends with its last trained token, which gets the reward, unless
-        an image follows.
+        At least one sequence. With `turn`, a sequence is cut after its last trained token, which gets the reward,
+        unless an image follows that token.
     """
     void = mask_void != "none" and any(map(_is_void, trajectory.turns))
     if (void and mask_void == "trajectory") or (mask_overlong and trajectory.stop_reason is StopReason.MAX_TOKENS):

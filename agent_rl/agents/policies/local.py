@@ -69,7 +69,7 @@ class LocalModel(TokenSource):
                 requests.append(self._waiting.get_nowait())
             try:
                 sampled = await asyncio.to_thread(self._generate, requests)
-            except Exception as error:  # noqa: BLE001 - every conversation of the batch gets the error and stays unscored
+            except Exception as error:  # noqa: BLE001 - all conversations in the batch get the error and stay unscored
                 for *_, answer in requests:
                     if not answer.done():
                         answer.set_exception(error)
@@ -124,7 +124,7 @@ class LocalModel(TokenSource):
 
 
 def _row(ids: list[int], limit: int, ends: set[int], pad: int, scores_TV: Any) -> Sampled:
-    """Cut a row of a batch at the end of its turn, and remove the padding of a shorter row."""
+    """Cut one row of a batch at the end of its turn, and remove the padding."""
     ids = ids[:limit]
     while ids and ids[-1] == pad and pad not in ends:
         ids.pop()

@@ -21,7 +21,7 @@ _IMAGES = ("image", "image_url")
 
 @dataclass(slots=True)
 class Media:
-    """The media of a prompt, and the processor's output for them."""
+    """A prompt's media, and the processor's output for them."""
 
     images: list[Any] = field(default_factory=list)
     videos: list[Any] | None = None

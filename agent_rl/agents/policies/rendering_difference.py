@@ -1,4 +1,4 @@
-"""Classifies how a conversation that is rendered again differs from the text that was written turn by turn."""
+"""Classifies how a conversation, when rendered again as a whole, differs from the text written turn by turn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent_rl.agents.policies.chat_template import ChatTemplate
 from agent_rl.agents.syntaxes.json_calls import CHANNEL
 
 IN_WHITE_SPACE = "in whitespace only"
-IN_THOUGHTS = "in its thoughts and their marks only"
+IN_THOUGHTS = "only in its thoughts and their markers"
 IN_ORDER = "only in the position of the system message or the tools"
 
 THOUGHTS = (

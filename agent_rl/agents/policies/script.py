@@ -23,7 +23,7 @@ class ScriptedTokens(TokenPolicy):
     """A conversation whose turns a script writes.
 
     Args:
-        script: this episode's script; it must also yield the last turn.
+        script: this episode's script, which must yield every turn, including the last.
         chat: the model's tokenizer.
         response_length: maximum number of tokens after the prompt.
         format: the agent's format.

@@ -12,7 +12,7 @@ from typing import Any
 from agent_rl.trajectory import ToolCall
 
 SYNTAX = "hermes"
-"""The syntax in which the section requests calls (`agent_rl.agents.syntaxes.SYNTAXES`)."""
+"""The syntax in which the model is asked to write calls (a key of `agent_rl.agents.syntaxes.SYNTAXES`)."""
 
 _SECTION = """# Tools
 
@@ -36,8 +36,8 @@ def with_tools(
     Args:
         messages: the messages of a conversation.
         tools: schemas in OpenAI's form.
-        system: whether the template accepts a system message; if not, the first user message starts with the section.
-        form: whether the section explains how to write a call.
+        system: whether the template accepts a system message; if not, the first user message describes the tools.
+        form: whether to explain how to write a call.
     """
     section = _SECTION.format(signatures="\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)) + (
         _FORM if form else ""
@@ -55,7 +55,7 @@ def with_tools(
 
 
 def call_text(calls: Sequence[ToolCall]) -> str:
-    """Return the text of a turn with these calls, in the form that the section requests."""
+    """Return the text of a turn with these calls, in the form that `with_tools` explains."""
     written = [json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False) for call in calls]
     return "\n".join(f"<tool_call>\n{each}\n</tool_call>" for each in written)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Sampling(BaseModel):
-    """Sampling parameters, with the names of verl's `val_kwargs`."""
+    """Sampling parameters, named as in verl's `val_kwargs`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -42,14 +42,14 @@ class PolicyUsage:
 
     requests: int = 0
     input_tokens: int = 0
-    """Prompt tokens of all requests together; every request contains the whole conversation so far."""
+    """Total number of prompt tokens in all requests, each of which contains the whole conversation so far."""
 
 
 class PolicySource(ABC):
     """A model that serves many episodes concurrently; use the object as an async context manager."""
 
     client: ChatClient | None = None
-    """The client of the server, or None if there is no server."""
+    """The client for the model's server, or None if there is no server."""
 
     async def __aenter__(self) -> Self:
         if self.client is not None:
@@ -90,7 +90,7 @@ def open_client(
         model: the model's name on the server.
         api_key_env: environment variable that contains the API key; if None, no key is sent.
         concurrency: maximum number of concurrent requests.
-        timeout_s: time limit in seconds for one attempt of a request; all attempts together get three times that limit.
+        timeout_s: time limit in seconds for one attempt at a request; all attempts together get three times that limit.
 
     Raises:
         ConfigError: the URL is invalid, or the API key is not in the environment.

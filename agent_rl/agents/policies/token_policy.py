@@ -1,7 +1,7 @@
 """Token-exact conversations with verl's token server.
 
-Training uses exactly the tokens that the policy sampled. Token ids are appended and never re-tokenized, the mask is 1
-exactly on sampled tokens, and log-probs stay aligned. A builder derives the text around turns from the chat template.
+Training uses exactly the tokens that the policy sampled. Token ids are appended and never re-tokenized, only
+sampled tokens have mask 1, and log-probs stay aligned. A builder derives the text around turns from the chat template.
 
 If a conversation cannot continue by appending, because the template drops thoughts or a summary replaces the history, a
 new training sequence starts, in which rendered tokens have mask 0.
@@ -28,7 +28,7 @@ from agent_rl.trajectory.trace.tokens import sampled_runs
 
 
 class TrainingSequence(NamedTuple):
-    """One training sequence, in arrays; the response ends with a sampled token."""
+    """One training sequence, as arrays; the response ends with a sampled token."""
 
     prompt_ids: array[int]
     response_ids: array[int]
@@ -61,7 +61,7 @@ class TokenPolicy(Policy):
         server: verl's token server, or an object with the same `generate`.
         builder: an object with the interface of verl's `ContinuousTokenBuilder`.
         tokenizer: the model's tokenizer.
-        sampling_params: the parameters of every request.
+        sampling_params: the sampling parameters for every request.
         prompt_length: maximum number of tokens in the prompt.
         response_length: maximum number of tokens in a training sequence's response.
         engine_stops: whether the engine supports stop strings.
@@ -115,8 +115,8 @@ class TokenPolicy(Policy):
         self._earlier: list[TrainingSequence] = []
         self.earlier_tokens: list[int] = []
         self.images: list[Any] = []
-        self._answered_images = 0  # images before the last sampled token
-        self._last_turn = 0  # index of the last turn's first token in the mask
+        self._answered_images = 0  # number of images before the last sampled token
+        self._last_turn = 0  # where the last turn starts in the mask
         self.prompt_tokens = 0
         self._start([])
 
@@ -183,7 +183,7 @@ class TokenPolicy(Policy):
                 "the agent's instructions"
             )
         if not self._restart(ids, images):
-            raise UnscoredError(f"the continued conversation has {len(ids)} tokens and leaves none for an answer")
+            raise UnscoredError(f"the continued conversation has {len(ids)} tokens, which leaves none for an answer")
         self._messages, self._tools = list(messages), tools
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
@@ -311,7 +311,7 @@ class TokenPolicy(Policy):
         return True
 
     def _start(self, prompt: list[int]) -> None:
-        """Start the arrays of a training sequence: 32-bit ids, a mask of bytes, and log-probs as 64-bit floats."""
+        """Create the arrays for a training sequence: 32-bit ids, an 8-bit mask, and log-probs as 64-bit floats."""
         self.prompt_ids, self.ids, self.mask = array("i", prompt), array("i", prompt), array("b")
         self.logprobs = array("d") if self.sampling.get("logprobs") else None
         self._spans: list[tuple[int, int, int]] = []
@@ -378,14 +378,14 @@ class TokenPolicy(Policy):
 
 @lru_cache(maxsize=8)
 def _control_tokens(tokenizer: Any) -> re.Pattern[str]:
-    """Return the pattern of the special tokens of a tokenizer."""
+    """Return a pattern that matches any special token of the tokenizer."""
     added = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
     texts = sorted({*tokenizer.all_special_tokens, *added}, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, texts)) or r"(?!)")
 
 
 def _with_stops(sampling_params: dict[str, Any], tokenizer: Any, stop_tokens: Sequence[str]) -> dict[str, Any]:
-    """Return the parameters with the ids of the stop tokens in the model's vocabulary."""
+    """Return the sampling parameters with the ids of the stop tokens, except tokens that the vocabulary lacks."""
     ids = [tokenizer.convert_tokens_to_ids(token) for token in stop_tokens]
     stop_ids = {token for token in ids if token is not None and token >= 0 and token != tokenizer.unk_token_id}
     if not stop_ids:

@@ -20,7 +20,7 @@ from agent_rl.remote import ChatClient
 
 
 class ChatTokenizer(NamedTuple):
-    """A model's tokenizer, and the builder of the tokens around its turns."""
+    """A model's tokenizer, and the builder that derives the tokens around its turns."""
 
     tokenizer: Any
     builder: Any
@@ -43,17 +43,17 @@ class TokenSource(PolicySource):
     """A token server with its model's tokenizer.
 
     Args:
-        chat: the model's tokenizer and the builder of the tokens around turns.
+        chat: the model's tokenizer, and the builder that derives the tokens around turns.
         sampling: the sampling parameters.
     """
 
     engine_stops = True
-    """Whether the server stops at stop strings; in any case the turn is cut at the stop string."""
+    """Whether the server stops at stop strings; either way, the turn is cut at its first stop string."""
 
     logprobs = False
     """Whether to request the log-probability of every sampled token."""
     drop_thoughts = False
-    """Whether the context drops thoughts of earlier turns if the chat template does."""
+    """Whether the context drops the thoughts of earlier turns if the chat template drops them."""
 
     def __init__(self, chat: ChatTokenizer, sampling: Sampling) -> None:
         self.tokenizer, self.builder = chat

@@ -20,11 +20,11 @@ from agent_rl.agents.sessions.request import (
 )
 
 CHANGES = "x-anthropic-billing-header"
-"""Start of the part of Claude Code's system prompt that differs in each request."""
+"""The first characters of that part of Claude Code's system prompt that changes with each request."""
 ERRORS = {400: "invalid_request_error", 401: "authentication_error", 503: "api_error"}
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 ERROR = "Error: "
-"""Start of a tool result's text if the result has `is_error`."""
+"""The text before a tool result's own text if the result has `is_error`."""
 
 
 def messages_request(body: Mapping[str, Any]) -> TurnRequest:

@@ -29,17 +29,17 @@ from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
 KEY = "agent_rl.gateway"
 PACKAGE = Path(__file__).parents[2]
-"""The folder of agent_rl. CPU runs add this folder's replacements for packages that need a GPU to Python's path."""
+"""The folder of agent_rl. CPU runs extend Python's path with replacements in this folder for GPU packages."""
 LIMITS = "ulimit -c 0 2>/dev/null; ulimit -f 8388608 2>/dev/null; "
-"""Start of a shell command, which turns off core dumps and limits files to 4 GiB."""
+"""Put before a shell command to turn off core dumps and limit files to 4 GiB."""
 FRAME = re.compile(r'^ +File "(.+)", line (\d+)', re.MULTILINE)
-"""A place in a traceback."""
+"""Matches a line of a traceback that gives a file and a line number."""
 ERROR = re.compile(r'^ +File ".+?\n((\S[^:\n]*).*)', re.MULTILINE | re.DOTALL)
-"""A traceback from its first `File` line on, with the exception and its type as groups."""
+"""Matches a traceback from its first `File` line on; the groups are the exception and its type."""
 GROUP = re.compile(r"^ *(\| |\+-.*)", re.MULTILINE)
 """Characters that an exception group's traceback adds before each line of the tracebacks inside the group."""
 INSTALLED = re.compile(rf"^<|^{re.escape(str(PACKAGE))}/|site-packages|/lib/python")
-"""Paths of files that the user did not write."""
+"""Matches the paths of files that the user did not write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ProgramEnd:
 
     problem: str | None = None
     bug: str | None = None
-    """The type and the place of an exception, which identify equal failures."""
+    """The type and the place of an exception, by which repeated failures are recognized."""
 
 
 @functools.cache
@@ -61,14 +61,14 @@ def address_for(url: str | None) -> str:
     host = httpx.URL(url).host if url else "127.0.0.1"
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, 9))  # a UDP socket sends nothing here; the system only chooses a network
+            probe.connect((host, 9))  # sends nothing; the system only chooses a network interface
             return str(probe.getsockname()[0])
     except OSError as error:
         raise ConfigError(f"{KEY}.url", f"the host {host!r} cannot be reached ({error})", "Correct the URL") from None
 
 
 async def run_program(settings: GatewaySettings, row: Mapping[str, Any], base_url: str, key: str) -> ProgramEnd:
-    """Run the program of a row until it ends, for at most `timeout_s` seconds.
+    """Run the user's program for a row until it ends, for at most `timeout_s` seconds.
 
     Args:
         settings: the `agent_rl.gateway` section.
@@ -134,7 +134,7 @@ def _crash(problem: str, output: str) -> ProgramEnd:
 
 
 def _environment(settings: GatewaySettings) -> dict[str, str]:
-    """Return the environment variables without secrets, and without this package's folders on Python's path."""
+    """Return the environment variables, without secrets, and with this package removed from Python's path."""
     named = settings.environment
     shown = {name: text for name, text in os.environ.items() if name in named or not is_secret_variable(name)}
     paths = filter(None, shown.get("PYTHONPATH", "").split(os.pathsep))
@@ -154,8 +154,8 @@ class FunctionWorker:
     Args:
         python: the interpreter.
         function: `path/to/file.py:name` or `package.module.name`.
-        environment: environment variables of the process.
-        limit_s: time limit of the import in seconds.
+        environment: environment variables for the process.
+        limit_s: time limit for the import in seconds.
 
     Raises:
         ConfigError: the interpreter does not exist or cannot import the function.
@@ -179,7 +179,7 @@ class FunctionWorker:
             output = f"the import took more than {limit_s:g} s"
         if output != IMPORTED:
             self.close()
-            remedy = "Install what the file imports, and create clients of the model inside the function"
+            remedy = "Install what the file imports, and create model clients inside the function"
             problem = _crash(f"{path} cannot import {function!r}", output).problem
             raise ConfigError(f"{KEY}.function", str(problem), remedy)
 
@@ -215,7 +215,7 @@ _workers: dict[tuple[str, str], FunctionWorker] = {}
 
 
 def function_worker(settings: GatewaySettings) -> FunctionWorker:
-    """Return this process's worker for the configured function, after starting the worker at the first use.
+    """Return this process's worker for the configured function; the first call starts the worker.
 
     Raises:
         ConfigError: the interpreter does not exist or cannot import the function.

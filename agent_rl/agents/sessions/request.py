@@ -18,10 +18,10 @@ SAMPLING: Mapping[str, Any] = {
     "temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0,
     "presence_penalty": 0.0, "logit_bias": {},
 }  # fmt: skip
-"""Sampling parameters that a request may set without effect, with neutral values; the run's parameters apply."""
+"""Sampling parameters that are ignored in requests, and the values that apply if the run does not set them."""
 
 ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
-"""Roles of the APIs, and their names in chat templates."""
+"""For each role in the APIs, the name of the role in chat templates."""
 
 WRITTEN_CALLS = "Calling tools:\n"
 """The text before the Python list of calls that smolagents appends to the turns that it sends back."""
@@ -49,11 +49,11 @@ class TurnRequest:
         messages: the whole conversation in the form of chat completions, with the roles of chat templates; arguments of
             calls are objects. With `continues`, the list has only the messages after the earlier reply.
         tools: function schemas, `{"type": "function", "function": {...}}`; empty if the turn may not call tools.
-        model: the name of the model in the request.
+        model: the model's name in the request.
         max_tokens: maximum number of sampled tokens; None means all tokens that the episode has left.
         stop: strings that end the turn.
         forced: whether the client demands a call, which cannot be enforced.
-        sampling: the sampling parameters that the client sets; the run's parameters apply instead.
+        sampling: the sampling parameters that the client sets, which are ignored; the run's parameters apply.
         continues: id of the reply whose conversation precedes the messages; empty means that no reply precedes them.
         instructions: the number of leading messages that a later request does not inherit when it continues the reply.
 
@@ -87,8 +87,8 @@ class TurnReply:
         thoughts: the text of the turn's thoughts.
         calls: the calls, each with an id.
         finish: why the turn ended.
-        prompt_tokens: tokens before the turn.
-        completion_tokens: sampled tokens.
+        prompt_tokens: number of tokens before the turn.
+        completion_tokens: number of sampled tokens.
         stop: the requested stop string that ended the turn, or None.
         is_fetched: whether a client has received the turn; other turns are not trained on.
     """

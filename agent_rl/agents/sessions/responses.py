@@ -34,7 +34,7 @@ PARTS: Mapping[str, tuple[str, str, str, dict[str, Any]]] = {
     "reasoning": ("summary", "reasoning_summary_part", "reasoning_summary_text", {}),
     "message": ("content", "content_part", "output_text", {"logprobs": []}),
 }
-"""For each kind of item with text: the key of its only part, the events of that part and its text, and other fields."""
+"""For each kind of item that has text: the key of its only part, the names of the part's events, and other fields."""
 
 
 def responses_request(body: Mapping[str, Any]) -> TurnRequest:

@@ -1,4 +1,4 @@
-"""The HTTP server of a process's sessions, with OpenAI's and Anthropic's routes; a request's key selects a session."""
+"""Serves the sessions of a process over HTTP, with OpenAI's and Anthropic's routes; the API key selects a session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agent_rl.trajectory import plain_reward
 from agent_rl.work.concurrency import PerLoop
 
 KEEP_ALIVE_S = 10.0
-"""Seconds between comments in a stream while its turn is generated."""
+"""Seconds between the comments that keep a stream alive while its turn is generated."""
 KEEP_OPEN_S = 600
 """Seconds for which an idle connection stays open; a request fails if it is sent while its connection is closed."""
 
@@ -135,7 +135,7 @@ class Gateway(PortServer):
     def _route(
         self, path: str, work: Callable[..., Awaitable[Response]], error: Callable[..., Any], method: str = "POST"
     ) -> Route:
-        """Return a route of the open sessions; a failure that the client did not cause leaves the episode unscored."""
+        """Return a route to the sessions; an error that the client did not cause leaves the episode unscored."""
 
         async def handle(request: Request) -> Response:
             try:
@@ -156,7 +156,7 @@ async def _turn(api: Api, session: Session, request: Request, body: Mapping[str,
     task = session.reply(_read(api, body), *_retry(request, body))
     if body.get("stream"):
         await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
-        if await request.is_disconnected():  # an event sent now would be recorded as received
+        if await request.is_disconnected():  # otherwise the turn would be recorded as received
             raise ClientDisconnect
         if not task.done() or task.exception() is None:  # an early failure gets an HTTP error status
             return StreamingResponse(_stream(session, task, api, body), media_type="text/event-stream")
@@ -188,7 +188,7 @@ _gateways: PerLoop[Gateway] = PerLoop(Gateway)
 
 
 def gateway(host: str = "127.0.0.1") -> Gateway:
-    """Return the gateway of this process and event loop, which the first use starts on this host."""
+    """Return the gateway of this process and event loop; the first call starts it on this host."""
     server = _gateways.get()
     server.start(host)
     return server

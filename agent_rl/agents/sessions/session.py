@@ -1,4 +1,4 @@
-"""`Session`: the conversations of one episode with the policy, with exact tokens.
+"""`Session`: answers one episode's requests to the policy, and keeps the exact tokens of its conversations.
 
 Requests form a tree of messages. A request that continues a conversation appends to its tokens; any other request, such
 as one with a rewritten history, starts a new conversation and a new training sequence. Each sampled token belongs to
@@ -42,7 +42,7 @@ class _Conversation:
     turns: list[tuple[Turn, TurnReply]] = field(default_factory=list)
     """The policy's turns, as the trajectory records them and as clients receive them."""
     is_busy: bool = True
-    """Whether a turn is being generated, so that the conversation's messages are not known yet."""
+    """Whether a turn is being generated; until it is finished, the conversation's messages are not known."""
 
 
 class Session:
@@ -124,7 +124,7 @@ class Session:
             return self._policy.count_tokens(request.messages, self._format.template_tools(_specs(request.tools)))
         except RequestError:
             raise
-        except Exception as error:  # counting changes no turn, so the client gets the error
+        except Exception as error:  # no turn is affected, so only the client gets the error
             raise RequestError(f"the tokens of the request cannot be counted ({error})") from error
 
     def fail(self, error: Exception) -> RequestError:
@@ -254,7 +254,7 @@ class Session:
         return True
 
     def _answers(self, request: TurnRequest, new: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """Return the new messages; a result gets the name of its call, but keeps only an id that the policy wrote."""
+        """Return the new messages; a result gets its call's name, but keeps its id only if the policy wrote the id."""
         calls = [call for message in request.messages for call in message.get("tool_calls") or ()]
         names = {call["id"]: {"name": call["function"]["name"]} for call in calls}
         answers = []

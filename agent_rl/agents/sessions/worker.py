@@ -1,7 +1,7 @@
 """Imports a Python function once, and calls it in a fork for each episode: `python worker.py FILE.py:NAME DESCRIPTOR`.
 
-The descriptor is a Unix socket. The worker first writes `IMPORTED`, or the traceback of the import. The worker then
-receives the socket of each call. Python 3.10 or later can run this file, which imports only the standard library.
+DESCRIPTOR refers to a Unix socket. The worker writes `IMPORTED` to it, or the traceback of a failed import, and then
+receives a socket for each call. Python 3.10 or later can run this file, which imports only the standard library.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ TAIL = 10_000
 
 
 def load(name: str) -> Callable[..., Any]:
-    """Return the function `path/to/file.py:name` or `package.module.name`."""
+    """Import the function `path/to/file.py:name` or `package.module.name`."""
     location, _, attribute = name.rpartition(":" if ":" in name else ".")
-    sys.path[0] = os.getcwd()  # was the folder of this file
+    sys.path[0] = os.getcwd()  # instead of this file's folder
     if location.endswith(".py"):
         sys.path[0], location = os.path.split(os.path.abspath(os.path.expanduser(location))[:-3])
     function: Callable[..., Any] = getattr(importlib.import_module(location), attribute)
@@ -34,7 +34,7 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def serve(function: Callable[..., Any], connection: socket.socket) -> None:
-    """Write the process id, run the call that the connection sends, and write the failure as text, or ""."""
+    """Write the process id, run the call that is read from the connection, and write the error's text, or ""."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     stream, output = connection.makefile("rw", encoding="utf-8"), ""

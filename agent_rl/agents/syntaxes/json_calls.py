@@ -115,7 +115,7 @@ def deepseek_v3(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def _in_section(text: str, section: str, opening: str, closing: str) -> tuple[str, list[str]]:
-    """Return the text before the section with calls, and the text of each call between its tokens."""
+    """Return the text before the section with calls and, for each call, the text between its two tokens."""
     content, opened, body = text.partition(section)
     _, parts = blocks(body, opening, closing)
     if opened and not parts:

@@ -47,7 +47,7 @@ def read_json(raw: str) -> Any:
 
 
 def read_call_json(raw: str, what: str = "it") -> Any:
-    """Parse a JSON value of a call.
+    """Parse a JSON value in a tool call.
 
     Raises:
         MalformedActionError: `read_json` rejects the text.

@@ -26,7 +26,7 @@ class EnvironmentUser(User):
         super().__init__({}, {})
         self._session, self._user = session, user
         if user is not None and session.kind.has("step"):
-            problem = f"{session.kind.name} has step and the agent has a simulated user, so both would answer a message"
+            problem = f"{session.kind.name} defines step, and the agent has a simulated user: both would answer"
             raise ConfigError("agent_rl.user_sim.user", problem, "Remove step, or choose another agent")
 
     @property
@@ -49,7 +49,7 @@ class EnvironmentUser(User):
         return Reply(text or "", done=text is None, reward=reward)
 
     async def score(self, trajectory: Trajectory) -> float | None:
-        """Return the environment's reward; named parts are stored in `Trajectory.rewards` instead."""
+        """Return the reward; if it has named parts, store them in `Trajectory.rewards`, and return None."""
         reward = await self._session.reward()
         if isinstance(reward, dict):
             trajectory.rewards = reward

@@ -78,7 +78,7 @@ class LLMUser(User):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Reject unknown keys, values out of range, and an API key that is not in the environment."""
+        """Reject unknown keys, out-of-range values, and an API key that is not in the environment."""
         _client(validated(LLMUserConfig, config))
 
     async def start(self, opening: str) -> str:
@@ -90,7 +90,7 @@ class LLMUser(User):
         return (await self._say()).replace(self.settings.stop_word, "").strip() or opening
 
     async def resume(self, opening: str, exchanges: Sequence[tuple[str, Reply]]) -> None:
-        """Show the model the recorded conversation as its own."""
+        """Show the model the recorded messages as if it had written the user's part."""
         await self._connection.enter_async_context(self._client)
         self._messages.append({"role": "assistant", "content": opening})
         for message, reply in exchanges:

@@ -62,7 +62,7 @@ class User(ABC):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Raise ValueError for a `config` that cannot work; called once per process."""
+        """Raise ValueError if `config` cannot be used; called once per process."""
         return None
 
     async def start(self, opening: str) -> str:

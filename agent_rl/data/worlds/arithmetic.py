@@ -1,8 +1,8 @@
 """The quickstart's world: the word problems of `agent_rl.data.arithmetic`, with a calculator.
 
-Every habit has its own first thought (`ignoring` its own second), so the choice of a habit is a single early decision
-that a policy gradient can move; copying the numbers afterwards is a separate skill. Rows of `react_agent` get ReAct's
-format, rows of other agents native calls.
+Every habit has its own first thought (`ignoring` has its own second thought), so the choice of a habit is a single
+early decision that a policy gradient can move; copying the numbers afterwards is a separate skill. Rows for
+`react_agent` get ReAct's format, and rows for other agents get native calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent_rl.data.arithmetic import generate, to_row
 from agent_rl.data.worlds.world import Turns, World, by_name, native_turn, react_answer, react_call
 
 SEEDS = 1_000_000
-"""Offset of the problems' seeds, so that they differ from the seeds the quickstart uses."""
+"""Offset added to the problems' seeds, so that they differ from the quickstart's seeds."""
 RECOVERY = 0.4
 """Share of malformed first turns that are followed by a correct call; the others are followed by a guess."""
 MALFORMED: Sequence[Callable[[str], str]] = (

@@ -16,9 +16,9 @@ Task = TypeVar("Task")
 Pool = TypeVar("Pool")
 Row = Mapping[str, Any]
 Turns = Generator[str, str, None]
-"""Generator that yields turns in the agent's format and receives the environment's answers."""
+"""A generator that yields turns in the agent's format, and receives the environment's answers."""
 Habit = Callable[[Row, random.Random], Turns]
-"""Function that returns the turns of an episode of a row."""
+"""A function that plays an episode: it takes a row and a random generator, and returns the turns."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class World:
     Attributes:
         name: name of the world; its data source is `agent_rl/<name>`.
         write: writes the files that the tools need, and returns the rows by split. The arguments are the folder, a
-            seed, and the numbers of rows by split. The rows of `test` do not depend on the other splits and share no
-            question with them.
+            seed, and the number of rows for each split. The rows of `test` do not depend on the other splits and share
+            no question with them.
         habits: habits by name; `oracle` solves every row, and `random` ignores the row.
         baselines: names of the habits that do as well as possible without a necessary part, such as the tools or one of
             several features.
-        works: whether the solver can act in a row of a recipe's own data (`agent_rl.cold_start.rows`).
+        works: whether `oracle` can solve a row from a recipe's own data (`agent_rl.cold_start.rows`).
         more: returns additional rows for worked episodes, given the recipe's rows for training and its test rows.
-        version: changes when the user's code for the habits does.
+        version: an identifier that changes when the user's code for the habits changes.
     """
 
     name: str
@@ -70,7 +70,7 @@ def split_rows(
 
     Args:
         pools: the tasks of the test rows, and the tasks that the other splits share.
-        seed: seed of the order of tasks.
+        seed: random seed for the order of the tasks.
         counts: number of rows by split.
         arguments_of: returns a task's arguments for `make_row`, without split and index.
     """
@@ -98,7 +98,7 @@ def drawn_rows(
 
     Args:
         pools: the pool that `draw` takes test rows from, and the pool for the other splits.
-        seed: seed of the draws.
+        seed: random seed for the draws.
         counts: number of rows by split.
         draw: draws a row's arguments for `make_row`, without split and index.
     """
@@ -115,18 +115,18 @@ def drawn_rows(
 
 
 def react_call(thought: str, tool: str, argument: str | Mapping[str, Any]) -> str:
-    """Return a turn of `react_agent` with a call; a text argument is written unchanged, a mapping as JSON."""
+    """Return a turn for `react_agent` with a call; a text argument is written unchanged, and a mapping as JSON."""
     text = argument if isinstance(argument, str) else json.dumps(argument)
     return f"Thought: {thought}\nAction: {tool}\nAction Input: {text}"
 
 
 def react_answer(thought: str, answer: str) -> str:
-    """Return a final turn of `react_agent`."""
+    """Return a final turn for `react_agent`."""
     return f"Thought: {thought}\nFinal Answer: {answer}"
 
 
 def native_turn(thought: str, *calls: Mapping[str, Any]) -> str:
-    """Return a turn of `tool_call_agent`, in the syntax of the tiny model's chat template.
+    """Return a turn for `tool_call_agent`, in the syntax of the tiny model's chat template.
 
     Args:
         thought: the thought before the calls.

@@ -70,7 +70,7 @@ def _written(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _turns(solution: str) -> list[tuple[str, str]]:
-    """Return text and program of each turn; the last turn has no program."""
+    """Return the text and program of each turn; the last turn has no program."""
     parts = _RECORDED.split(_ANSWER_TAG.sub("", solution))
     texts, programs = parts[::2], [*parts[1::2], ""]
     return [(text.strip(), program) for text, program in zip(texts, programs, strict=True)]

@@ -1,8 +1,8 @@
 """Environments from other packages, with one file per package: `gymnasium:FrozenLake-v1`, `textarena:Blackjack-v0`.
 
 A file `<family>.py` has a function `environment(id)`, which returns a subclass of `Environment` for one of the family's
-environments. The file imports the family's package inside functions, because the package is optional. A family with a
-separate Python defines the functions that `agent_rl.environments.serve` uses, but does not need `environment`.
+environments. The file imports the family's package inside functions, because the package is optional. A family that
+runs in a separate Python defines the functions that `agent_rl.environments.serve` uses, and may omit `environment`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agent_rl.errors import ConfigError
 __all__ = ["SIZES", "family_class", "family_names", "seeded_rows"]
 
 SIZES = {"train": 512, "test": 64}
-"""The number of rows of each split, for environments that generate their rows."""
+"""The number of rows in each split, for environments that generate their rows."""
 
 
 def family_names() -> list[str]:
@@ -44,6 +44,6 @@ def family_class(family: str, identifier: str) -> type[Environment]:
 
 
 def seeded_rows(prompt: str, split: str, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield rows with a different seed for each row's world; no seed is in both splits."""
+    """Yield rows, each with a different seed for its world; the splits share no seed."""
     for number in range(SIZES[split]):
         yield {"prompt": prompt, "seed": 2 * (SIZES["train"] * seed + number) + (split == "test")}

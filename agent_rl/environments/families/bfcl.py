@@ -1,8 +1,8 @@
 """The multi-turn tasks of the Berkeley Function Calling Leaderboard: `bfcl:TravelAPI`, `bfcl:TicketAPI+TravelAPI`.
 
-An id names the classes whose functions the tasks use, joined by `+`. The user's next message follows the agent's answer
-to the previous message. The package's own checker judges the states and results after each of the user's messages; the
-reward is 1 if the checker accepts everything, else 0. As the run limits the turns, the reward is not BFCL's score.
+An id lists, with `+` between them, the classes whose functions the tasks use. The user's next message follows the
+agent's answer to the previous one. The package's own checker judges the states and results after each user message; the
+reward is 1 if the checker accepts everything, else 0. A run limits the turns, so the reward is not BFCL's score.
 
     python -m agent_rl.environments.install bfcl
 """
@@ -30,7 +30,7 @@ def start() -> None:
 
 
 def describe(identifier: str) -> dict[str, Any]:
-    """Return the functions of the classes, as BFCL describes them to models."""
+    """Return the classes' functions, as BFCL describes them to models."""
     tasks = _tasks(identifier)
     return {"system": SYSTEM, "tools": _tools(next(iter(tasks.values()))), "methods": ["step", "solve"]}
 
@@ -80,7 +80,7 @@ class Session:
         return float(multi_turn_checker(self._turns, truth, self._task, CATEGORY, f"{self._name}_judge")["valid"])
 
     def solution(self) -> tuple[list[tuple[str, dict[str, Any]]], str]:
-        """Return the calls of BFCL's possible answer, with messages between the turns, and the last message."""
+        """Return BFCL's reference calls, with a message after the calls for each user message, and the last message."""
         names = {tool["name"]: list(tool["parameters"]["properties"]) for tool in _tools(self._task)}
         calls: list[tuple[str, dict[str, Any]]] = []
         for number, turn in enumerate(self._truth["ground_truth"]):
@@ -93,7 +93,7 @@ class Session:
         return calls, "Done."
 
     def close(self, suffix: str = "") -> None:
-        """Delete the objects that BFCL keeps for the session and for the judge of the session."""
+        """Delete the objects that BFCL keeps for the session and for judging it."""
         from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 
         for name in [name for name in vars(multi_turn_utils) if name.startswith(self._name + suffix)]:

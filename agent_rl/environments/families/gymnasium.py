@@ -1,9 +1,9 @@
 """Gymnasium's and minigrid's environments with discrete actions, such as `gymnasium:FrozenLake-v1`, and environments
 that a file registers, such as `gymnasium:my_worlds.py:MyWorld-v0`.
 
-The `act` tool performs one action, which is chosen by name if actions have names. The result shows the observation in
-text, with Gymnasium's drawing if it exists, or in words for cards and for a minigrid agent's view. The reward is the
-sum of the environment's rewards.
+The `act` tool performs one action, which is chosen by name if actions have names. The result shows the observation
+as text: cards and a minigrid agent's view in words, and other worlds as Gymnasium's drawing, if it exists. The reward
+is the sum of the environment's rewards.
 """
 
 from __future__ import annotations

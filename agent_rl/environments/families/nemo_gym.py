@@ -3,7 +3,7 @@
 The server runs in this family's process, and each episode sends requests to it over loopback with a separate cookie.
 Servers with `/seed_session` answer tool calls and judge in `/verify`; Gymnasium-style servers answer messages in
 `/step`, and the reward is the sum of the steps' rewards. The rows are the package's examples. A server that needs a
-model fails in the trial of the reward before the run. Some servers run the policy's code themselves, unsandboxed.
+model fails when the reward is tried before the run. Some servers run the policy's code themselves, without a sandbox.
 
     python -m agent_rl.environments.install nemo_gym
 """
@@ -24,11 +24,11 @@ from urllib.error import HTTPError
 from agent_rl.environments.serve import of_split, on_loopback
 
 DEALS = 16
-"""Number of rows per example of a server that draws random numbers."""
+"""Number of rows made from each example, if the server draws random numbers."""
 
 
 class _Seeded(random.Random):
-    """Random numbers that depend on the row, for servers that take no seed."""
+    """A generator whose random numbers depend on the row, for servers that accept no seed."""
 
     seed_of_row = 0
 
@@ -43,7 +43,7 @@ def start() -> None:
 
 
 def describe(identifier: str) -> dict[str, Any]:
-    """Return the tools of the examples."""
+    """Return the tools that occur in the examples."""
     tools: dict[str, Any] = {}
     for example in _examples(identifier):
         for tool in example["responses_create_params"].get("tools") or ():
@@ -54,7 +54,7 @@ def describe(identifier: str) -> dict[str, Any]:
 
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the messages of the examples."""
+    """Return the messages in the examples."""
     deals = DEALS if _server(identifier)[1] else 1
     examples = [example for _ in range(deals) for example in _examples(identifier)]
     return [
@@ -154,7 +154,7 @@ def _server(identifier: str) -> tuple[str, bool]:
     from pydantic import ValidationError
 
     folder = _folder(identifier)
-    sys.path.insert(0, str(folder))  # NeMo Gym also runs the server in this folder
+    sys.path.insert(0, str(folder))  # NeMo Gym, too, runs the server in this folder
     try:
         module = import_module(f"resources_servers.{identifier}.app")
     except ImportError as error:

@@ -84,7 +84,7 @@ class Session:
         return self._total
 
     def close(self) -> None:
-        """End the session of the server."""
+        """End the server's session."""
         self._client.close()
 
 

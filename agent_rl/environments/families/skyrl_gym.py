@@ -23,7 +23,7 @@ _FORMS = {
     "gsm8k_multi_turn": 'Let\'s think step by step and output the final answer after "####".',
     "aime": "The last line of your response should be of the form Answer: $Answer.",
 }
-"""The instruction that tells how each environment reads an answer, in the words of SkyRL's data sets."""
+"""For each environment, the instruction about the form of the answer, as worded in SkyRL's data sets."""
 
 
 class _SkyRL(Environment):

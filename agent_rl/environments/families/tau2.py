@@ -45,11 +45,11 @@ def start() -> None:
 
 
 def describe(identifier: str) -> dict[str, Any]:
-    """Return the policy and the tools of the domain."""
+    """Return the domain's policy and tools."""
     name, has_user = _parsed(identifier)
     domain = _domain(name)
     if has_user and domain.user_tools is not None:
-        raise ValueError(f"the user of {name} has tools, which a simulated user cannot call. Use tau2:{name}")
+        raise ValueError(f"in {name} the user has tools, but a simulated user cannot call them. Use tau2:{name}")
     tools = domain.get_tools() + (domain.get_user_tools() if domain.solo_mode else [])
     functions = [tool.openai_schema["function"] for tool in tools]
     kept = [{key: each[key] for key in ("name", "description", "parameters")} for each in functions]
@@ -100,7 +100,7 @@ class Session:
         for assertion in self._task.evaluation_criteria.env_assertions or []:
             try:
                 self._domain.run_env_assertion(assertion, raise_assertion_error=False)
-            except ValueError:  # the agent has not created the task; tau2's evaluator raises the same error
+            except ValueError:  # the agent did not create the checked task; tau2's evaluator raises this error too
                 return 0.0
         messages = [*self._messages, *([] if answer is None else [AssistantMessage(role="assistant", content=answer)])]
         reason = TerminationReason.MAX_STEPS if answer is None else TerminationReason.AGENT_STOP

@@ -21,7 +21,7 @@ from agent_rl.errors import ConfigError, did_you_mean
 
 
 class _Numbers(threading.local):
-    """Replaces the `random` module in all games: draws from this thread's trajectory, or else from the real module."""
+    """Replaces the `random` module in all games: uses the generator of this thread's trajectory, or the real module."""
 
     Random = random.Random
     source: Any = random

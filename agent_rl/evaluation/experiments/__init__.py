@@ -1,1 +1,1 @@
-"""Experiments with a recipe on a generated world: the cold start, runs with several seeds and values, and receipts."""
+"""Experiments that train a recipe on a generated world: cold start, runs with several seeds and settings, receipts."""

@@ -43,7 +43,7 @@ EPISODES = "episodes"
 SAMPLE = 300
 """Number of episodes whose text trains the tokenizer."""
 SHORT, TOKENS_PER_GPU = 1024, 8192
-"""The SFT trainer's default limits, which are never lowered: tokens per episode, and per forward pass on a GPU."""
+"""Minimum values of the SFT trainer's limits (its defaults): tokens per episode, and per forward pass on a GPU."""
 MICRO = 16
 """Maximum number of episodes per forward pass on a CPU."""
 MADE = "made.json"
@@ -58,7 +58,7 @@ class ColdStart:
         overrides: hydra overrides.
 
     Raises:
-        ConfigError: the recipe cannot be composed, has no cold start on this platform, or has an expert that fails.
+        ConfigError: the recipe cannot be composed, has no cold start on this platform, or its expert fails.
     """
 
     def __init__(self, recipe: str, overrides: Sequence[str] = ()) -> None:
@@ -88,7 +88,7 @@ class ColdStart:
 
         Raises:
             ConfigError: a batch cannot be divided among the devices, or there are too few episodes for a batch.
-            KeyboardInterrupt: the user interrupted the work; the message contains the number of kept stages.
+            KeyboardInterrupt: the user interrupted the work; the message states how many stages are kept.
         """
         request = {
             "settings": self.settings.model_dump(mode="json", exclude_none=True), "rows_sha256": self.rows_digest()
@@ -161,7 +161,7 @@ class ColdStart:
                 if len(rows) < counts[split]:
                     problem = f"the world has {len(rows)} rows for {split}, but {counts[split]} are needed"
                     raise ConfigError("agent_rl.cold_start", problem, "Lower the number of rows")
-        if self._agent == "gateway_agent":  # tool_call_agent produces the same tokens without running a program
+        if self._agent == "gateway_agent":  # tool_call_agent yields gateway_agent's tokens without running a program
             for split, rows in splits.items():
                 for row in rows:
                     row["agent_name"] = "tool_call_agent" if split == EPISODES else self._agent

@@ -92,7 +92,7 @@ class Experiment:
             "command": shlex.join(["agent-rl", "experiment", target, "--seeds", str(len(self.seeds)), *self._words]),
             **({"overrides": self._fixed} if self._fixed else {}),
             "hashes": self._hashes,
-            "cold_start_model_sha256": weights_digest(start.model),  # the hash depends on the CPU type
+            "cold_start_model_sha256": weights_digest(start.model),  # the weights depend on the CPU type
             "versions": json.loads(records[0].read_text())["versions"] if records else {},
             "machine": machine(start.model),
             "held_out_rows": start.settings.held_out,

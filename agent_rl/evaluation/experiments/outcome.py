@@ -70,7 +70,7 @@ def read_outcome(folder: Path) -> RunOutcome:
         ConfigError: the run was not evaluated both before and after training on the same rows.
     """
     run = read_run(str(folder))
-    tested: dict[int, dict[str, dict[str, _Samples]]] = {}  # by step, row and evaluation
+    tested: dict[int, dict[str, dict[str, _Samples]]] = {}  # keys: step, row and evaluation
     trained: dict[int, deque[float]] = {}
     size = None  # trajectories per step
     if (configuration := run.about.get("configuration")) is not None:
@@ -108,7 +108,7 @@ def solved(trajectory: Trajectory) -> float:
 
 
 def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
-    """Return how well trajectories that score answers agree with the ground truth, or None if there are none."""
+    """Return how well the trajectories' verdicts agree with the ground truth, or None if they contain no verdicts."""
     return _agreement(map(_read_verdict, trajectories))
 
 
@@ -134,7 +134,7 @@ def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estima
 
 
 def _read_verdict(trajectory: Trajectory) -> Judged | None:
-    """Return a trajectory's verdict on a sample with one answer, or None if the row is not such a sample."""
+    """Return a trajectory's verdict on its row's answer, or None if the row is not a sample with exactly one answer."""
     if len((trajectory.extra_info.get(SAMPLE) or {}).get("scores") or ()) != 1:
         return None
     sample = DataSample.from_row(trajectory.row)

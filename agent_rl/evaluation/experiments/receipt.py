@@ -28,11 +28,11 @@ from agent_rl.trajectory.viewer.charts import Chart
 
 RECEIPT = "receipt.json"
 GAIN = 0.1
-"""Value that the whole confidence interval of the gain must exceed, for every seed."""
+"""For every seed, the confidence interval of the gain must lie entirely above this value."""
 ABOVE = 0.2
 """Minimum lead of a trained policy over the world's baselines (such as a policy without the tool), for every seed."""
 SPEARMAN, SPEARMAN_GAIN = 0.7, 0.15
-"""Minimum rank correlation of a model that scores answers, and minimum lead over the untrained model and baselines."""
+"""Minimum rank correlation of a trained judge, and its minimum lead over the untrained judge and the baselines."""
 
 
 def verdicts(
@@ -46,7 +46,7 @@ def verdicts(
     Args:
         outcomes: the outcomes of the runs, one for each seed.
         policies: success of the world's policies, by name.
-        judgements: agreement of policies that score answers, by name.
+        judgements: for policies that score answers, their agreement with the true scores, by name.
         baselines: names of the policies that a trained policy has to beat.
     """
 
@@ -99,7 +99,7 @@ def hashes(recipe: str, overrides: Sequence[str] = (), scorer: str | None = None
 
 
 def effective(value: Any) -> Any:
-    """Return settings without null, 0 and empty values, so that a new key that is off by default changes no hash."""
+    """Return settings without null, 0 and empty values, so that adding a key that is off by default keeps the hash."""
     if not isinstance(value, dict):
         return value
     return {key: rest for key, item in value.items() if (rest := effective(item))}
@@ -114,9 +114,8 @@ def check(recipe: Path, *, rehash: bool = False) -> list[str]:
 
     Args:
         recipe: the recipe's folder.
-        rehash: whether to update the reward's hash in a receipt if only the name of the scorer has changed. That is
-            the case if the recipe has the receipt's hash with one of the scorer's old names, which `old_keys.yaml`
-            lists.
+        rehash: whether to update the reward's hash in a receipt if only the name of the scorer has changed. This is so
+            if one of the scorer's old names, which `old_keys.yaml` lists, gives the recipe the receipt's hash.
     """
     problems = []
     for file in sorted((recipe / "results").rglob(RECEIPT)):
@@ -140,7 +139,7 @@ def write_curve(folder: Path, runs: Mapping[str, RunOutcome], policies: Mapping[
 
     Args:
         folder: an existing folder.
-        runs: outcomes by the name of the run.
+        runs: outcomes by run name.
         policies: success on the held-out rows by policy, drawn as lines.
         title: title of the plot.
     """

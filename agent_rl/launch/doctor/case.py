@@ -42,9 +42,9 @@ class Case(case.RunCase):
 
     @property
     def gpus_wanted(self) -> int:
-        """Number of GPUs that the trainer, and engines and reward models with separate GPUs, need on one machine."""
+        """Number of GPUs that the trainer, and engines and reward models with their own GPUs, need on one machine."""
         count = self.number("trainer.n_gpus_per_node", 1)
-        if self.nodes is None and not self.joins:  # on several machines, Ray spreads the models
+        if self.nodes is None and not self.joins:  # with several machines, Ray distributes the models
             count += self.judge_gpus
             if self.get(f"{VERLS}.enable") and self.get(f"{VERLS}.enable_resource_pool"):
                 count += self.number(f"{VERLS}.n_gpus_per_node", 0) * self.number(f"{VERLS}.nnodes", 0)
@@ -54,7 +54,7 @@ class Case(case.RunCase):
 
     @property
     def judge_gpus(self) -> int:
-        """Number of GPUs that the models of `agent_rl.reward.models` with separate GPUs need on all machines."""
+        """Number of GPUs that models of `agent_rl.reward.models` with their own GPUs need on all machines together."""
         served = self.settings.reward.models.values()
         return sum(model.n_gpus_per_node * model.nnodes for model in served if not model.visits)
 
@@ -75,7 +75,7 @@ class Case(case.RunCase):
 
     @cached_property
     def model(self) -> ModelFiles:
-        """The trained model; only its configuration if it is a checkpoint, which is merged when the run starts."""
+        """The model to train; for a checkpoint, which is merged only when the run starts, just the configuration."""
         path = self.path(self.get("actor_rollout_ref.model.path", ""))
         return find_model(path if self.checkpoint is None else str(settings_folder(self.checkpoint)))
 

@@ -1,4 +1,4 @@
-"""Runs each check with a time limit, isolated from failures of other checks; a child process runs checks with verl."""
+"""Runs each check with a time limit, isolated from failures of others; checks that use verl run in a child process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agent_rl.preflight.check import Check, Finding, Needs, Status, checks_at, g
 from agent_rl.verl_adapter import inspection
 
 LIMIT_S = 30.0
-"""Time limit of a check in seconds, which a tool that builds an index, or a silent server, may exceed."""
+"""Time limit for a check, in seconds; building an index for a tool, or waiting for a silent server, may take longer."""
 CHILD_LIMIT_S = 120.0
 """Time limit, in seconds, for the child process that imports verl."""
 
@@ -82,7 +82,7 @@ def diagnose(
 
 
 def run_checks(case: Case, *needs: Needs, tell: Tell = lambda text: None) -> list[Finding]:
-    """Return the findings of all checks with the given needs."""
+    """Return the findings of all checks that have one of the given `needs`."""
     findings = []
     for check in all_checks():
         if check.needs in needs:

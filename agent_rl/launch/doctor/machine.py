@@ -90,13 +90,13 @@ class Machine:
     libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
     """The `LIBRARIES` that the loader finds with the launcher's environment."""
     cuda_home = cached_property(lambda machine: str(cuda_home(machine.environ) or ""))
-    """The folder of the CUDA toolkit, or empty if there is no toolkit."""
+    """The folder of the CUDA toolkit, or "" if there is no toolkit."""
     missing_parts = cached_property(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
     """The parts that the toolkit lacks."""
     compiled = cached_property(
         lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {}
     )
-    """The error of each trial with a compiler or ninja, or "" if the trial works; empty if there is no GPU."""
+    """The error of each test of a compiler or ninja, or "" for a test that passes; no tests are run without a GPU."""
     interfaces = cached_property(lambda machine: interfaces())
     """Network interfaces with an address that another node could use."""
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
@@ -130,7 +130,7 @@ class Machine:
     def to_dict(self) -> dict[str, Any]:
         """Return all facts and the relevant variables, with the head's address from SLURM, as JSON data."""
         variables = {name: value for name, value in sorted(self.environ.items()) if _MATTERS.match(name)}
-        with suppress(ConfigError):  # the doctor reports the error from the variables
+        with suppress(ConfigError):  # the doctor itself reports invalid variables
             if nodes := Nodes.from_environment(self.environ):
                 variables["MASTER_ADDR"] = nodes.head
         facts = {name: getattr(self, name) for name in FACTS}
@@ -175,7 +175,7 @@ def read_gpus(environ: Mapping[str, str]) -> list[Gpu]:
 
 
 def _visible(gpus: list[Gpu], chosen: str | None) -> list[Gpu]:
-    """Return the GPUs in `CUDA_VISIBLE_DEVICES`, by index or start of the uuid; an unknown GPU ends the list."""
+    """Return the GPUs that `CUDA_VISIBLE_DEVICES` names by index or start of the UUID; an unknown GPU ends the list."""
     if chosen is None:
         return gpus
     visible: list[Gpu] = []
@@ -200,7 +200,7 @@ def _available() -> int:
     try:
         limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
         cached = re.search(r"^inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE)
-    except (OSError, ValueError):  # no container, or "max" for no limit
+    except (OSError, ValueError):  # not in a container, or "max", which means no limit
         return available
     return min(available, limit - used + int(cached[1] if cached else 0))
 
@@ -218,7 +218,7 @@ def _loads(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def _answers(environ: Mapping[str, str]) -> bool:
-    """Whether the Hub answers, through a proxy if configured; a child process is used to time out a name lookup."""
+    """Whether the Hub answers, through a proxy if configured; a child process asks, because it can be timed out."""
     command = [sys.executable, "-c", ASK, environ.get("HF_ENDPOINT") or "https://huggingface.co"]
     try:
         return not subprocess.run(command, env=environ, capture_output=True, timeout=HUB_S, check=False).returncode
@@ -244,10 +244,10 @@ def _installed() -> dict[str, str]:
 
 
 def try_compilers(home: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Compile and link a few lines as the engine builds its kernels and Triton builds its launcher.
+    """Compile and link a few lines in the way that the engine builds its kernels and Triton builds its launcher.
 
     Returns:
-        The error, or "", for "ninja", "Python.h" and, with a toolkit, "CUDA", after at most `COMPILERS_S` seconds.
+        The error or "" for each test ("ninja", "Python.h", and "CUDA" with a toolkit), within `COMPILERS_S` seconds.
     """
     ends, variables = time.monotonic() + COMPILERS_S, {**environ, **gpu_environment(environ)}
     with tempfile.TemporaryDirectory() as folder:

@@ -95,7 +95,7 @@ class _Checks:
             yield finding
 
     def _scored_by(self, row: Mapping[str, Any]) -> Correctness | None:
-        """Return the component that scores the row's answer, or None if a user, a service or nothing scores it."""
+        """Return the component whose scorer judges the answer; None if a simulated user, a service or nothing does."""
         answers = self.reward.answers(str(row["data_source"])) if self.scored else None
         if answers is None or answers.api is not None or (answers.scorer is None and gives_verdict(self.user, row)):
             return None
@@ -108,7 +108,7 @@ class _Checks:
             return None
         try:
             scorer = answers.scorer or route(source)
-            if scorer.built_in:  # a user's function is only called with an answer
+            if scorer.built_in:  # a user's function is not called without an answer
                 score_now(scorer, "", row["reward_model"].get("ground_truth"))
         except ConfigError as error:
             return RowFinding("scorer", error.problem, error.remedy)

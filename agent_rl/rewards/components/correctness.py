@@ -14,7 +14,7 @@ from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Trajectory
 
 Custom = Callable[[Trajectory], Awaitable[tuple[float, Mapping[str, float]]]]
-"""A user's function that returns the verdict on a trajectory, and numbers for the trajectory's notes."""
+"""A user's function that judges a trajectory; it returns the verdict, and numbers for the trajectory's notes."""
 
 WITHOUT_SOURCE = SCORERS["gsm8k"].using(answer="marked")
 """The scorer for a trajectory without a data source, as in verl's dumps."""

@@ -15,7 +15,7 @@ class EnvironmentConfig(ComponentConfig):
     part: str | None = None
     """Name of the part in the result of `get_reward`; null means the component's own name."""
     optional: bool = False
-    """Whether a missing part has the value 0 if the trajectory has other parts."""
+    """Whether a part that is missing counts as 0, provided that the trajectory has other parts."""
 
 
 class EnvironmentPart(Component, kind="environment"):

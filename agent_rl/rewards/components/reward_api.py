@@ -33,9 +33,9 @@ from agent_rl.work.concurrency import PerLoop
 
 TOKEN_ENV = "AGENT_RL_REWARD_TOKEN"
 _WRONG_SETTINGS = (401, 403, 404, 405)
-"""HTTP statuses that mean a wrong token or path if the service has not answered any request yet."""
-_MAX_EXCERPT = 500  # maximum number of characters that an error quotes from the service's error
-_ANY_NUMBER = 10_000  # practically unlimited attempts, because the timeouts limit a request
+"""HTTP statuses that indicate a wrong token or path, until the service has answered a request."""
+_MAX_EXCERPT = 500  # maximum length of the service's error in an error message, in characters
+_ANY_NUMBER = 10_000  # practically unlimited, because the timeouts limit the attempts
 _BREAKER = BreakerConfig(failures=3, cooldown_s=1.0)
 """The circuit opens only after several failures, so that one trajectory that the service cannot measure does not block
 the other trajectories."""
@@ -47,14 +47,14 @@ class RewardApiConfig(ComponentConfig):
     url: HttpUrl
     """Address of the service's endpoint, for example `http://host:8080/get_reward2`."""
     token_env: str | None = None
-    """Environment variable with the service's token, on every worker; null means AGENT_RL_REWARD_TOKEN, if set."""
+    """Environment variable, set on every worker, with the service's token; null means AGENT_RL_REWARD_TOKEN, if set."""
     logs: tuple[str, ...] = ()
-    """Names of the numbers to log, which every answer must contain. The trace stores all numbers of an answer."""
+    """Names of the numbers to log, which every answer must contain. The trace stores all numbers in an answer."""
     timeout_s: float = Field(default=120.0, gt=0)
     """Timeout of one attempt, in seconds."""
     patience_s: float = Field(default=60.0, ge=0)
-    """Additional seconds during which a request is retried while the service is down; then the trajectory is unscored.
-    After three failed requests in a row, trajectories are unscored without a request until a probe succeeds."""
+    """Seconds, in addition to `timeout_s`, for retrying a request; after that, the trajectory is unscored. After three
+    failed requests in a row, no requests are sent, and no trajectories scored, until a probe succeeds."""
     max_concurrent: int = Field(default=64, ge=1)
     """Maximum number of concurrent requests per process."""
     rate_per_s: float | None = Field(default=None, gt=0)
@@ -89,7 +89,7 @@ class RewardApi(Component, kind="reward_api"):
         self._answered = False
 
     async def reach(self) -> None:
-        """Check that the service answers a request, whatever the HTTP status."""
+        """Check that the service answers a request, with any HTTP status."""
         try:
             await self._remote.request("GET", self._url)
         except RemoteError as error:
@@ -126,7 +126,7 @@ class RewardApi(Component, kind="reward_api"):
         raise UnscoredError(problem)
 
     def _value(self, answer: Any) -> Value:
-        """Return the value in the service's answer.
+        """Extract the value from the service's answer.
 
         Raises:
             UnscoredError: the service could not score the trajectory.
@@ -145,7 +145,7 @@ class RewardApi(Component, kind="reward_api"):
         numbers = {name: float(value) for name, value in fields.items() if _is_number(value)}
         if missing := [name for name in self.logs if name not in numbers]:
             available = ", ".join(numbers) or "none"
-            raise ValueError(f"the answer lacks {', '.join(missing)} (see logs); it has the numbers {available}")
+            raise ValueError(f"the answer lacks {', '.join(missing)} (set in logs); it has the numbers {available}")
         notes = {**_mapping(answer.get("notes")), "numbers": numbers}
         return Value(float(score), {name: numbers[name] for name in self.logs}, notes)
 
@@ -155,5 +155,5 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number in the range of a float."""
+    """Whether a value is a number that a float can represent."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

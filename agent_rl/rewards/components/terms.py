@@ -35,14 +35,14 @@ def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
 
 
 def charged_calls(trajectory: Trajectory) -> int:
-    """Count the calls, except submissions of the answer and calls of the row's functions, which are never executed."""
+    """Count the calls, except submissions of the answer and calls to the row's functions, which are never executed."""
     last = trajectory.turns[-1:] if trajectory.stop_reason is StopReason.ANSWERED else []
     submissions = sum(len(turn.calls) for turn in last if not turn.results)
     return trajectory.tool_calls - submissions - sum(result.answer is not None for result in trajectory.results)
 
 
 def format_term(trajectory: Trajectory, settings: FormatSettings) -> float:
-    """Return `-1 / turns` for each malformed turn, where `turns` is a setting; the total is at least -1."""
+    """Return a penalty from -1 to 0: each malformed turn costs `1 / turns`, where `turns` is a setting."""
     return -min(1.0, trajectory.malformed_turns / settings.turns) + 0.0
 
 

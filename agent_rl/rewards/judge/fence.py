@@ -37,7 +37,7 @@ _OPENS = re.compile(
 | \](?=<\]) | \[(?=>\[)  # ]<]image[>[""",
     re.VERBOSE,
 )
-"""Matches the start of many model families' chat-template control tokens, because the judge may be any model."""
+"""Matches the start of chat-template control tokens of many model families, because any model may be the judge."""
 _CLOSES = re.compile(rf"[{_BARS}](?=[>\uff1e\]])")
 
 
@@ -68,6 +68,6 @@ class Fence:
         return GUARD.replace("{nonce}", self.nonce)
 
     def around(self, name: str, text: str) -> str:
-        """Return the text as a fenced block; `name` must be one line and must not come from the text."""
+        """Return the text as a fenced block; `name` must be one line and must not be taken from the text."""
         lines = "\n".join(f"| {line}" for line in harmless(text).split("\n"))
         return f"<<<{name} {self.nonce}>>>\n{lines}\n<<<end of {name} {self.nonce}>>>"

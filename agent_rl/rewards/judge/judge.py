@@ -61,7 +61,7 @@ class JudgeConfig(PanelConfig):
     rubric: str | list[Any] | None = None
     """Criteria, or a YAML file that lists them; if null, each row has its own criteria in `extra_info.rubric`."""
     aggregate: Literal["mean", "median", "majority"] = "mean"
-    """How votes are combined; `majority` is the most frequent score, or the mean of equally frequent scores."""
+    """How votes are combined; `majority` is the most frequent score, or the mean of the scores that tie for it."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> JudgeConfig:

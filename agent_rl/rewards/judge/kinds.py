@@ -68,8 +68,8 @@ def find_template(name: str, key: str = "template", *fields: str) -> type[BasePr
 
     Args:
         name: `pointwise`, `pairwise`, `rubric`, or a class as `package.module.Name` or `path/to/file.py:Name`.
-        key: the configuration key of the name, used in errors.
-        fields: names of fields, at least one of which the verdict must have; without names, any verdict is accepted.
+        key: the configuration key of the name, used in error messages.
+        fields: the verdict must have at least one of these fields; if there are none, any verdict is accepted.
 
     Raises:
         ConfigError: the template does not exist, or its verdict has none of the fields.
@@ -85,7 +85,7 @@ def find_template(name: str, key: str = "template", *fields: str) -> type[BasePr
 
 
 def kind_of(template: type[BasePromptTemplate]) -> str:
-    """Return a template's kind, `pointwise`, `pairwise` or `rubric`, by the field of its verdict.
+    """Return a template's kind, `pointwise`, `pairwise` or `rubric`, determined by the field of its verdict.
 
     Raises:
         ConfigError: the verdict has none of the fields in `KINDS`.

@@ -41,7 +41,7 @@ class PairwiseJudgeConfig(PanelConfig):
     """The `config` of a component of kind `pairwise_judge`."""
 
     pairs: Scheme = "all"
-    """Pairs of n trajectories to compare: n (n - 1) / 2 pairs for `all`, n * opponents / 2 for `round_robin`."""
+    """Which of the n trajectories' pairs to compare: n (n - 1) / 2 for `all`, n * opponents / 2 for `round_robin`."""
     opponents: int = Field(default=4, ge=1)
     """Number of opponents per trajectory in a `round_robin`; an odd number is rounded up."""
     swap: bool = True
@@ -81,7 +81,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         await self.panel.reach()
 
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
-        """Return each trajectory's value, from 0 to 1, or an `UnscoredError` if no comparison of it succeeded.
+        """Return each trajectory's value, from 0 to 1, or an `UnscoredError` if all its comparisons failed.
 
         Raises:
             ConfigError: the endpoint rejects the API key, or has no such address or model.
@@ -103,7 +103,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         if self._texts(one) != self._texts(other):
             orders = [(one, other), (other, one)] if self.config.swap else [(one, other)]
             requests = (self._ask(*order, match.ballot) for order in orders)
-            results = await asyncio.gather(*requests, return_exceptions=True)  # counts both costs even after an error
+            results = await asyncio.gather(*requests, return_exceptions=True)  # if one fails, the other's cost counts
             for result in results:
                 if isinstance(result, UnscoredError):
                     match.problem = result
@@ -115,13 +115,13 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         match.points = 0.5 if match.contradicted else points[0]
 
     async def _ask(self, first: Trajectory, second: Trajectory, ballot: Ballot) -> float:
-        """Return the first trajectory's points against the second trajectory, by majority vote."""
+        """Return the points that a majority vote gives the first trajectory against the second."""
         verdicts = await self.panel.ask(Question(FORM, (first, second), self.config.max_chars), ballot)
         average = mean(POINTS[vote.winner] for vote in verdicts)
         return 1.0 if average > 0.5 else 0.0 if average < 0.5 else 0.5
 
     def _texts(self, trajectory: Trajectory) -> dict[str, str]:
-        """Return the texts that the judge would see if this trajectory were both A and B."""
+        """Return what the judge would see if this trajectory were both A and B."""
         return self.panel.template.values(Question(FORM, (trajectory, trajectory), self.config.max_chars), Fence(""))
 
 

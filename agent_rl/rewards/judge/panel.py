@@ -1,7 +1,8 @@
 """`Panel`: requests several votes on a question from one LLM judge, and checks whether they reach the quorum.
 
 If a reply has no usable verdict, another reply is requested with another seed, up to `verdict_attempts` in total; if
-all fail, the vote is missing. A question with fewer votes than the quorum is unscored. Cached votes are not requested.
+all fail, the vote is missing. A question with fewer votes than the quorum is unscored. Votes in the cache are not
+requested again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class PanelConfig(EndpointConfig):
     timeout_s: float = Field(default=60.0, gt=0)
     """Timeout of one attempt of a request, in seconds."""
     total_s: float = Field(default=180.0, gt=0)
-    """Timeout of all attempts of a request, including the delays between them, in seconds."""
+    """Timeout of all attempts of a request together, including the delays between them, in seconds."""
     breaker: BreakerConfig = BreakerConfig()
     votes: int = Field(default=1, ge=1, le=99)
     """Number of votes per question, each with a different seed."""
@@ -53,10 +54,10 @@ class PanelConfig(EndpointConfig):
     max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
     """Maximum number of characters in a verdict's reason, if the server enforces the schema."""
     template: str | None = None
-    """File with the prompt, or the class `file.py:Name` that wrote the training prompts of the judge
-    (`agent_rl.rewards.judge.kinds`); null means the built-in file of the mode."""
+    """File with the prompt, or the class `file.py:Name` that wrote the judge's training prompts
+    (`agent_rl.rewards.judge.kinds`); null means the built-in file for the mode."""
     max_chars: int = Field(default=8_000, ge=200)
-    """Maximum number of characters per text (question, answer, reference, transcript); the middle is cut."""
+    """Maximum number of characters per question, answer, reference or transcript; the middle of a longer one is cut."""
 
     @model_validator(mode="after")
     def _can_vote(self) -> PanelConfig:
@@ -85,7 +86,7 @@ class Panel:
 
     Args:
         config: see `PanelConfig`.
-        key: the configuration key of `config`, used in errors.
+        key: the configuration key of `config`, used in error messages.
         mode: see `load_template`.
 
     Raises:

@@ -68,7 +68,7 @@ class FileTemplate:
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
     def parse(self, reply: str, question: Question, fence: Fence) -> Any:
-        """Return the verdict in a reply.
+        """Extract the verdict from a reply.
 
         Raises:
             VerdictError: the reply has no usable verdict.
@@ -98,7 +98,7 @@ class ClassTemplate:
     in_json: ClassVar[bool] = False
 
     def values(self, question: Question, fence: Fence) -> dict[str, str]:
-        """Return the judged answers, by their numbers from 0."""
+        """Return the answers to judge, keyed by their index (from 0)."""
         return {str(at): cut(_answer(item), question.max_chars) for at, item in enumerate(question.trajectories)}
 
     def render(self, question: Question, fence: Fence) -> list[dict[str, str]]:
@@ -114,7 +114,7 @@ class ClassTemplate:
         return [{"role": "user", "content": prompt}]
 
     def parse(self, reply: str, question: Question, fence: Fence) -> Any:
-        """Return the verdict in a reply.
+        """Extract the verdict from a reply.
 
         Raises:
             VerdictError: the reply has no usable verdict.
@@ -142,7 +142,7 @@ def load_template(name: str | None, mode: str, key: str, body: Mapping[str, Any]
     """Load the prompt template that a configuration selects.
 
     Args:
-        name: the user's file or class; None means the built-in file of the mode.
+        name: the user's file or class; None means the built-in file for the mode.
         mode: a mode of `JudgeConfig`, or `pairwise`.
         key: the configuration key of the name, used in errors.
         body: fields of the requests, which may make the chat template ask for thoughts.
@@ -184,7 +184,7 @@ def read_file(path: str | None, default: str, key: str) -> tuple[Path, str]:
 
 
 def question_and_context(prompt: Sequence[Message]) -> tuple[str, str]:
-    """Return the last message of a prompt, and the earlier messages as one text; system messages are ignored."""
+    """Return the last message of a prompt, and the earlier messages joined; system messages are ignored."""
     messages = [message for message in prompt if message.role != "system"]
     context = "\n\n".join(f"{message.role}: {message.content}" for message in messages[:-1])
     return messages[-1].content if messages else "", context
@@ -240,12 +240,12 @@ def _reference(trajectory: Trajectory) -> str:
 
 
 def _parts(trajectory: Trajectory, suffix: str) -> list[tuple[str, str]]:
-    """Return the names and texts of the turns, of their calls and results, and of the final answer."""
+    """Return the name and text of each turn, of its calls and results, and of the final answer."""
     parts: list[tuple[str, str]] = []
     for number, turn in enumerate(trajectory.turns, 1):
         place = f"turn {number}{suffix}"
         parts.append((place, turn.text))
-        calls = [call for call in turn.calls if call.name not in turn.text]  # a text format's calls are in `turn.text`
+        calls = [call for call in turn.calls if call.name not in turn.text]  # text formats put calls in `turn.text`
         parts += [(f"call in {place}", f"{call.name} {_json(call.arguments)}") for call in calls]
         results = [f"{result.name} ({result.status.value}): {result.text}" for result in turn.results]
         if not results and turn.observation is not None:
@@ -255,7 +255,7 @@ def _parts(trajectory: Trajectory, suffix: str) -> list[tuple[str, str]]:
 
 
 def _within(parts: Sequence[tuple[str, str]], fence: Fence, limit: int) -> str:
-    """Return a fenced block for each part; parts in the middle are left out if the total exceeds the limit."""
+    """Return a fenced block for each part; if the total exceeds the limit, parts in the middle are left out."""
     parts = [(name, cut(text, max(1, limit // _LARGEST_PART))) for name, text in parts]
     first, last, left = 0, len(parts), limit
     while first < last:

@@ -6,9 +6,9 @@ r"""`BasePromptTemplate`: the prompt of a judge model and the form of its verdic
     prompt = Helpfulness.format(desc="Judge how helpful the answer is.", query="6 * 7?", answer="42")
     Helpfulness.parse("<think>It is right.</think>\n<score>4</score>").score  # 4
 
-The fields are the verdict: `schema` explains them to the model, `parse` reads a verdict (`agent_rl.rewards.judge.reply`
-describes how) and `render` writes one, so that `parse(render(x)) == x`. Subclasses may override `format`, whose
-parameters may be any placeholders of `RewardModule.format`.
+The fields make up the verdict: `schema` explains them to the model, `parse` reads a verdict
+(`agent_rl.rewards.judge.reply` describes how) and `render` writes one, so that `parse(render(x)) == x`. Subclasses may
+override `format`, whose parameters may be any placeholders of `RewardModule.format`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST = 400
 
 
 class BasePromptTemplate(BaseModel):
-    """Base class of prompt templates; a subclass's fields are the verdict, and whitespace around strings is removed."""
+    """Base class of prompt templates; a subclass's fields make up the verdict, and their strings are stripped."""
 
     model_config = ConfigDict(str_strip_whitespace=True, allow_inf_nan=False, extra="ignore", frozen=True)
 
@@ -90,7 +90,7 @@ class BasePromptTemplate(BaseModel):
     def ask(cls, query: str, answers: Sequence[str], **more: Any) -> str:
         """Return the prompt for some answers, by calling `format` with the arguments that it accepts.
 
-        Chat-template control tokens in the texts are broken up, so that an answer cannot end the prompt's message.
+        Chat-template control tokens in the answers are broken up, so that no answer can end the prompt's message.
 
         Args:
             query: the question that was answered.
@@ -112,7 +112,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def read(cls: type[T], text: str, judged: str = "") -> T:
-        """Return the verdict in a reply, using `parse`; a subclass's own `parse` receives only the text.
+        """Extract the verdict from a reply with `parse`; a subclass's own `parse` receives only the text.
 
         Raises:
             VerdictError: the reply has no usable verdict.
@@ -122,19 +122,19 @@ class BasePromptTemplate(BaseModel):
             return cls.parse(text, judged) if takes_judged else cls.parse(text)
         except VerdictError:
             raise
-        except ValueError as error:  # raised by a user's `parse`, for example as pydantic's ValidationError
+        except ValueError as error:  # from a user's `parse`, such as pydantic's ValidationError
             raise VerdictError(str(error)[:_MOST]) from None
 
     @classmethod
     def parse(cls: type[T], text: str, judged: str = "") -> T:
-        """Return the verdict in a reply.
+        """Extract the verdict from a reply.
 
         Args:
             text: the whole reply.
             judged: the judged text; a verdict that is also in this text may be a quotation.
 
         Raises:
-            VerdictError: the reply contains no verdict, two different verdicts, or a verdict of another form.
+            VerdictError: the reply contains no verdict, two different verdicts, or a verdict in another form.
         """
         return cls._verdict(cls._parse(text, judged))
 
@@ -176,7 +176,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def is_strict(cls, text: str) -> bool:
-        """Whether nothing but the tags of a verdict follows the thoughts in a reply."""
+        """Whether a reply, apart from its thoughts, consists only of the tags of a verdict."""
         try:
             fields = reply.is_strict(reply.split_thoughts(text)[1], cls._verdict_tags())
             return fields is not None and bool(cls._verdict(fields))
@@ -189,7 +189,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def _value(cls, tag: str, text: str) -> Any:
-        """Return the value of a tag's text, which is parsed as JSON unless the field is a string.
+        """Convert a tag's text to a value; the text is parsed as JSON unless the field is a string.
 
         A JSON boolean is returned as text, because pydantic would accept a boolean as a number.
         """

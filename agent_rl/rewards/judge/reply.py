@@ -1,4 +1,4 @@
-"""Writes a verdict as tags, and finds a verdict in a reply.
+"""Writes verdicts as tags, and finds verdicts in replies.
 
     <think>
     The answer names the town, but not the year.
@@ -57,7 +57,7 @@ def split_thoughts(reply: str) -> tuple[str, str]:
 
 
 def is_strict(body: str, names: Collection[str]) -> dict[str, str] | None:
-    """Return the fields of a text that consists only of tags, at most one per field; return None for any other text."""
+    """Return the fields in the text if it consists only of tags, at most one per field, and None otherwise."""
     pattern = re.compile(rf"\s*<({_either(names)})>(.*?)</\1>\s*", re.DOTALL)
     fields: dict[str, str] = {}
     at = 0
@@ -71,7 +71,7 @@ def is_strict(body: str, names: Collection[str]) -> dict[str, str] | None:
 
 
 def read_fields(body: str, names: Collection[str], judged: str = "") -> dict[str, str]:
-    """Return the texts of the fields in a reply, by name.
+    """Return the text of each field in a reply, keyed by the field's name.
 
     Args:
         body: the reply without its thoughts.

@@ -1,4 +1,4 @@
-"""Defines the forms of judges' verdicts, and finds a verdict as JSON in a reply.
+"""Defines the forms of judges' verdicts, and finds verdicts in JSON form in replies.
 
 If the server can enforce a schema, the whole reply is JSON. Otherwise, the last JSON object that is a verdict is used,
 even if it is in a code block or between other words. An object that is also in the judged text may be a quotation and
@@ -31,12 +31,12 @@ SWAPPED: dict[str, Winner] = {"A": "B", "B": "A", "tie": "tie"}
 MAX_REASON = 600
 """Maximum length of a stored reason, in characters."""
 SCANNED = 16_384
-"""Number of characters at the end of a reply that are searched for a verdict, unless the whole reply is a verdict."""
+"""Only this many characters at the end of a reply are searched for a verdict, unless the whole reply is a verdict."""
 _MOST_OBJECTS = 1_000
 """Maximum number of braces at which the search tries to parse an object."""
 _DEEP = 500
 """Number of characters to skip after an object that is nested too deeply for the parser."""
-_SPACE = re.compile(r"[\s|\\]+")  # a fence puts a bar before each line, and JSON inside JSON contains backslashes
+_SPACE = re.compile(r"[\s|\\]+")  # ignored in comparisons: fences add bars, and nested JSON adds backslashes
 _CODE = "code"
 FENCED = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
@@ -72,10 +72,10 @@ class JudgeVerdict(BaseModel):
 
 
 class VerdictForm:
-    """A form of verdict: its model, its JSON schema, and the instruction to the judge.
+    """One form of verdict, with its model, its JSON schema, and the instruction to the judge.
 
     Args:
-        name: name of the verdict's field next to `reason`.
+        name: name of the verdict's field, in addition to `reason`.
         kind: type of the field.
         schema: JSON schema of the field.
         example: the field's JSON in the instruction to the judge.
@@ -95,7 +95,7 @@ class VerdictForm:
         return _object_schema({"reason": {"type": "string", "maxLength": max_reason}, self.name: self._schema})
 
     def read(self, reply: str, judged: str = "", code: str = "") -> Any:
-        """Return the verdict in a reply as an instance of `model`.
+        """Extract the verdict from a reply, as an instance of `model`.
 
         Args:
             reply: the whole reply of the judge.
@@ -103,7 +103,7 @@ class VerdictForm:
             code: the code from `code_rule`, which the judged text cannot contain.
 
         Raises:
-            VerdictError: the reply contains no verdict, only quoted verdicts, or a verdict of another form.
+            VerdictError: the reply contains no verdict, only quoted verdicts, or a verdict in another form.
         """
         body = _THOUGHT.sub("", reply).rpartition("</think>")[2].strip()
         whole = json_object(reply) or json_object(FENCED.sub(r"\1", body))
@@ -127,7 +127,7 @@ class VerdictForm:
         return checked_verdict(self.model, {name: getattr(verdict, field) for name, field in names.items()})
 
     def _unquoted(self, candidates: Sequence[tuple[dict[str, Any], str]], judged: str) -> list[dict[str, Any]]:
-        """Return the candidates that the judged text does not contain, neither literally nor as equal JSON."""
+        """Return the candidates that occur in the judged text neither literally nor as equal JSON."""
         quotable = _SPACE.sub("", judged)
         quotations = [self._identity(value) for value, _ in _objects(judged.replace("\\", ""))]
         return [
@@ -137,7 +137,7 @@ class VerdictForm:
         ]
 
     def _identity(self, value: Mapping[str, Any]) -> tuple[str, str]:
-        """Return a key that is equal for equal verdicts."""
+        """Return a key for comparisons; equal verdicts have equal keys."""
         return str(value.get(self.name)), str(value.get("reason") or "")
 
 
@@ -197,7 +197,7 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """Parse a text that is a JSON object; return None for any other text."""
+    """Parse text as a JSON object; return None if it is anything else."""
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
@@ -206,7 +206,7 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the JSON objects in a text, in order, with the text of each object; nested objects are not listed."""
+    """Yield each JSON object in the text, with its source; objects inside other objects are not yielded separately."""
     decoder, at = json.JSONDecoder(strict=False), text.find("{")
     for _ in range(_MOST_OBJECTS):
         if at < 0:
@@ -217,6 +217,6 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
             yield value, text[at:end]
         except ValueError:
             pass
-        except RecursionError:  # the next braces belong to the same nested value
+        except RecursionError:  # skip ahead, because the next braces belong to the same nested value
             end = at + _DEEP
         at = text.find("{", end)

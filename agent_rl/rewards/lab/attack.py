@@ -55,7 +55,7 @@ async def run_attacks(
         attacks: the attacks by name.
         tolerance: the largest reward increase to ignore, because the scores of judges are noisy.
         concurrency: the number of trajectories to attack at the same time.
-        kept: the results of an interrupted run, by the trajectory's number; new results are added here.
+        kept: the results of an interrupted run, keyed by the trajectory's number; new results are added.
 
     Returns:
         JSON data: the counts `trajectories`, `unscored` (these are not attacked) and `wrong`; `ok`, which is true if no
@@ -122,7 +122,7 @@ class _Target:
         self._group, self._position, self._scorer, self._tolerance = list(group), position, scorer, tolerance
 
     async def attack(self, attacks: Mapping[str, Attack], guesses: Sequence[str]) -> dict[str, Any]:
-        """Return JSON data: whether the trajectory is scored and wrong, and the exploit or None for each attack."""
+        """Return JSON data: whether the trajectory is scored and is wrong, and the exploit or None for each attack."""
         own, exploits = await self._score(self.trajectory), dict[str, dict[str, Any] | None]()
         if not isinstance(own, Score):
             return {"scored": False, "wrong": True, "found": exploits}
@@ -154,7 +154,7 @@ class _Target:
             return error
 
     async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> dict[str, Any] | None:
-        """Return the exploit if a variant is unscored, or if the variants' mean reward rose, and None otherwise.
+        """Return an exploit if a variant is unscored or the variants' mean reward rose; otherwise, return None.
 
         The exploit's `components` are those whose values rose, with their old and new values. If a variant is unscored,
         `after` is None and `error` is set. `answer` is the last turn's text if the attack does not change the answer.
@@ -193,7 +193,7 @@ class _Target:
 def attack_table(report: Mapping[str, Any], title: str) -> Table:
     """Create a table with one row per attack, sorted by the highest gain.
 
-    The columns count the attacked trajectories, the raised rewards (in total and of wrong answers), and the
+    The columns count the attacked trajectories, the raised rewards (in total and for wrong answers), and the
     trajectories that escaped their reward. The gains are computed from the raised rewards.
     """
     table = Table(title=Text(title), title_justify="left")
@@ -228,7 +228,7 @@ def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
 
 
 def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
-    """Return the guesses, the right answer first, or no guesses if the right answer is missing or too long."""
+    """Return the guesses, starting with the right answer, or no guesses if the right answer is missing or too long."""
     truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
     if truth is None:
         return []
@@ -243,7 +243,7 @@ def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
 
 
 def _truth(ground_truth: Any) -> str | None:
-    """Return the first of several ground truths as the text of an answer, or None if it is empty or too long."""
+    """Return the first ground truth as the text of an answer, or None if it is empty or too long."""
     while isinstance(ground_truth, Mapping | list | tuple):
         options = ground_truth
         if isinstance(options, Mapping):

@@ -64,7 +64,7 @@ async def score_groups(
         groups: the groups, which are not changed.
         scorer: the reward.
         concurrency: the number of groups to score at the same time.
-        kept: the results of an interrupted run, by the group's number; new results are added here.
+        kept: the results of an interrupted run, keyed by the group's index; new results are added.
 
     Returns:
         Copies of the trajectories, each with its `score`, or with the reason in `error` if it is unscored.
@@ -86,12 +86,12 @@ async def score_groups(
 
 
 def _change(before: Trajectory, scored: Trajectory, result: Score | Exception) -> dict[str, Any]:
-    """Return the fields of a trajectory that scoring changes, as JSON data."""
+    """Return the fields of a trajectory that scoring has changed, as JSON data."""
     if isinstance(result, Score):
         return {"score": asdict(result), "error": None, "info": scored.info}
     error = f"{type(result).__name__}: {result}"
     if before.error is not None and before.stop_reason in (StopReason.ERROR, StopReason.ENGINE_ERROR):
-        error = before.error  # the stored error is more specific
+        error = before.error  # the stored error explains why the episode failed
     return {"score": None, "error": error, "info": scored.info}
 
 

@@ -12,8 +12,8 @@
                 helpful: {url: "http://localhost:8000", kind: generative, model: Qwen/Qwen3-8B}
                 preferred: {weight: 2.0}     # served by this run: agent_rl.reward.models.preferred
 
-The score of each model is logged as `<component>_<model>`, and the number of models that read a shortened conversation
-as `<component>_truncated`. If any model fails to return a score, the trajectory is unscored.
+The score of each model is logged as `<component>_<model>`. `<component>_truncated` is the number of models that read a
+shortened conversation. If any model fails to return a score, the trajectory is unscored.
 """
 
 from __future__ import annotations

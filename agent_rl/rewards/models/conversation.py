@@ -1,8 +1,8 @@
 """Turns a trajectory into the input of a reward model, and reads the score in a generative model's reply.
 
-A trajectory becomes chat messages, two texts, or a question. The instructions of the agent loop and the descriptions of
-the tools are included if the trajectory's prompt contains them. Observations (tool results, a user's messages) have the
-`user` role, because few reward models' chat templates support other roles. A server rejects a conversation that is
+A trajectory becomes chat messages, two strings, or a question. The instructions of the agent loop and the descriptions
+of the tools are included if the trajectory's prompt contains them. Observations (tool results, a user's messages) have
+the `user` role, because few reward models' chat templates support other roles. A server rejects a conversation that is
 longer than the model's context, so `fit` cuts it to a number of tokens, counted by the model's tokenizer.
 """
 
@@ -36,7 +36,7 @@ def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], l
 
 
 def text_of(conversation: Sequence[ChatMessage]) -> str:
-    """Join messages into one text. If there are several messages, each message starts with its role."""
+    """Join messages into one string. If there are several messages, each message starts with its role."""
     if len(conversation) == 1:
         return conversation[0]["content"]
     return "\n\n".join(f"{message['role']}: {message['content']}" for message in conversation)
@@ -52,7 +52,7 @@ def fit(conversation: Sequence[ChatMessage], limit: int | None, keep: Keep, toke
         tokenizer: the model's tokenizer, which must be a fast tokenizer.
     """
     size = sum(len(message["content"].encode("utf-8", "replace")) for message in conversation)
-    if limit is None or size <= limit:  # a token has at least one byte
+    if limit is None or size <= limit:  # at most `limit` bytes are at most `limit` tokens
         return list(conversation)
     shortened, left = list[ChatMessage](), limit
     for message in conversation if keep == "head" else reversed(conversation):
@@ -70,13 +70,13 @@ _NUMBER = r"[-+]?(?:[0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})"
 _MARKUP = r"[\s*_`\"']{0,8}"
 _SCORE = re.compile(rf"\bscore{_MARKUP}[:=]{_MARKUP}({_NUMBER})(?![0-9])", re.IGNORECASE)
 _TAIL = 2_000
-"""Number of characters at the end of a reply that are searched for the score."""
+"""Only this many characters at the end of a reply are searched for the score."""
 
 
 def fill_in(template: str, prompt: str, response: str) -> str:
     """Fill in a template. Braces in the prompt and the response are not treated as placeholders.
 
-    `{mark}` is a digest of both texts, so the judged text cannot contain it and thereby close its own delimiters.
+    `{mark}` is a digest of the prompt and the response, so neither can contain it and thereby end the quotation.
     """
     mark = hashlib.sha256(f"{prompt}\0{response}".encode()).hexdigest()[:12]
     values = {"prompt": prompt, "response": response, "mark": f"[{mark}]"}
@@ -84,7 +84,7 @@ def fill_in(template: str, prompt: str, response: str) -> str:
 
 
 def read_score(reply: str) -> float | str:
-    """Return the number after the last `Score:`, or the reply if it is a number; otherwise return the reply's end."""
+    """Return the number after the last `Score:`, or a reply that is a number, or else the end of the reply."""
     text = reply.rpartition(THOUGHTS_END)[2][-_TAIL:]
     numbers = _SCORE.findall(text)
     if not numbers and re.fullmatch(_NUMBER, text.strip()):

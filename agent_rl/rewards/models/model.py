@@ -1,9 +1,9 @@
 r"""`Model` sends requests to one reward model at one address, and converts its replies to numbers.
 
 A *discriminative* model (Bradley-Terry) reads a conversation and returns a number. Like verl, `Model` uses SGLang's
-`/v1/embeddings` or vLLM's `/classify` for it. A *generative* model reads a question in a chat and replies with text
-that contains a number. Each trajectory is a separate request, because engines batch concurrent requests themselves. A
-`hooks` file can build the request and read the reply instead; its functions receive lists of length 1:
+`/v1/embeddings` or vLLM's `/classify` for such a model. A *generative* model reads a question in a chat and replies
+with text that contains a number. Each trajectory is a separate request, because engines batch concurrent requests
+themselves. A `hooks` file can build the request and read the reply instead; its functions receive lists of length 1:
 
     def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):   # lists of strings, the model's tokenizer or None
         return [f"{prompt}\n{response}" for prompt, response in zip(text_prompts, text_responses)]
@@ -73,7 +73,8 @@ class ModelConfig(EndpointConfig):
     """`path/to/file.py` or `package.module` that defines `rm_preprocess`, `rm_postprocess`, or both."""
     template: str | None = None
     """The question to a generative model: a text file in which `{mark}` surrounds `{prompt}` and `{response}`, or the
-    class of its training prompts, `file.py:Name` (`agent_rl.rewards.judge.kinds`). Null means a built-in question."""
+    class `file.py:Name` that wrote its training prompts (see `agent_rl.rewards.judge.kinds`). Null means a built-in
+    question."""
     shown: Shown = "conversation"
     """What the model sees after the prompt: all turns with their observations, or only the final answer."""
     temperature: float = Field(default=0.0, ge=0)
@@ -86,10 +87,10 @@ class ModelConfig(EndpointConfig):
     response_length: int | None = Field(default=None, ge=1)
     """Maximum number of response tokens for the model; a longer response is cut and logged. Null means unlimited."""
     keep: Keep = "tail"
-    """The part of a text to keep if the text is too long: its start (`head`) or its end (`tail`)."""
+    """Which part of a long prompt or response is kept: its start (`head`) or its end (`tail`)."""
     range: tuple[float, float] | None = None
     """Bounds of a score, which are mapped to 0 and 1; a score outside the bounds is an error. Null means the bounds of
-    the prompt template's score, else 0 to 10 for a generative model without `rm_postprocess`, else no bounds."""
+    the prompt template's score, or 0 to 10 for a generative model without `rm_postprocess`, or else no bounds."""
 
     @model_validator(mode="after")
     def _check_settings(self) -> ModelConfig:
@@ -164,19 +165,19 @@ class Model:
             return self._map(await self._number(reply)), (prompt, response) != conversation
         except FatalError:
             raise
-        except Exception as error:  # the endpoint or the user's hooks caused the error, not the trajectory
+        except Exception as error:  # the cause is the endpoint or the user's hooks, not the trajectory
             reason = str(error) if isinstance(error, UnscoredError) else f"{type(error).__name__}: {error}"
             raise UnscoredError(f"reward model {self.name!r}: {reason}") from error
 
     def _cut(self, prompt: Messages, response: Messages) -> tuple[Messages, Messages]:
-        """Cut the prompt and the response to their limits, and drop prompt messages that are cut to nothing."""
+        """Cut the prompt and the response to their limits, and drop prompt messages that become empty."""
         config, tokenizer = self.config, self._tokenizer
         pairs = zip(fit(prompt, config.prompt_length, config.keep, tokenizer), prompt, strict=True)
         rest = [message for message, uncut in pairs if message["content"] or not uncut["content"]]
         return rest, fit(response, config.response_length, config.keep, tokenizer)
 
     async def _input(self, prompt: Messages, response: Messages) -> Any:
-        """Build the model's input: a text, or chat messages."""
+        """Build the model's input: a string, or chat messages."""
         config = self.config
         if self._preprocess is not None:
             tokenizer = None if config.tokenizer is None else self._tokenizer
@@ -209,7 +210,7 @@ class Model:
         return (number - low) / (high - low)
 
     async def _classify(self, client: ChatClient, text: Any) -> Any:
-        """Send a text to a discriminative model, and return its numbers."""
+        """Send text to a discriminative model, and return the model's numbers."""
         body: dict[str, Any] = {"model": self.config.model, "input": [text]}
         path, name = "/embeddings", "embedding"
         if self.config.engine == "vllm":
@@ -218,7 +219,7 @@ class Model:
         return await client.post(path, body, lambda answer: _numbers(answer, name), _MISSING)
 
     async def _generate(self, client: ChatClient, question: Any) -> str:
-        """Send a text or messages to a generative model, and return its reply."""
+        """Send text or messages to a generative model, and return the model's reply."""
         config = self.config
         conversation = [{"role": "user", "content": question}] if isinstance(question, str) else question
         sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.request}
@@ -271,7 +272,7 @@ class Model:
 
 
 def _numbers(answer: Any, name: str) -> list[float]:
-    """Read the numbers in an endpoint's answer about one text."""
+    """Extract the numbers from an endpoint's response about one text."""
     (entry,) = answer["data"]
     if not entry[name]:
         raise ValueError(f"the list {name!r} in the answer is empty")

@@ -1,7 +1,7 @@
 """Scorers: functions that compare an answer with the row's ground truth; every file in this folder is imported.
 
 A scorer must not depend on trajectories, components or the configuration. `@built_in(name, *data_sources)` registers a
-function in `SCORERS`; `agent_rl.rewards.routing` chooses the scorer of a data source.
+function in `SCORERS`; `agent_rl.rewards.routing` chooses the scorer for a data source.
 """
 
 from agent_rl.rewards.scorers.scorer import (

@@ -3,7 +3,7 @@ r"""Scores multiple-choice answers: 1.0 if the answer contains the right letter,
 The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the start of a short text: `B`, `(B)`,
 `B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters is wrong. The ground
 truth is a letter, or the index of the choice, starting at 0. If `extra_info["choices"]` lists the choices, the text of
-a choice is accepted as its letter.
+a choice is accepted instead of its letter.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
 
 
 def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
-    """Return the letter in a response, in upper case, or None if the response contains no letter or two letters."""
+    """Extract the letter from a response, in upper case; None if the response contains no letter, or two letters."""
     text = after_thoughts(solution[-_MAX_TEXT:])
     marked = marked_part(text, joined=True)
     answer = unicodedata.normalize("NFKC", (marked_answer(text) or text if marked is None else marked).strip())
@@ -75,7 +75,7 @@ def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
 
 
 def counted_choice(answer: str, number: int = 0) -> str | None:
-    """Return the letter of the only choice in a text such as "the second option" or "option 2"; None for other texts.
+    """Return the letter of the only choice in text such as "the second option" or "option 2"; None for other text.
 
     Args:
         answer: a short text.

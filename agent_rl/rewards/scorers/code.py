@@ -7,8 +7,8 @@ tests are the ground truth or, if that is empty, `extra_info["test_cases"]`. The
   verl's rows; also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
 - Python tests with pytest's semantics (`agent_rl.sandbox.grade_by_tests`): a string, `{"functional": ...}`,
   `{"pytest": ...}`, or `{"test": ..., "entry_point": ..., "prompt": ...}` as in LeetCode and HumanEval. The prompt, or
-  `extra_info["prefix"]`, is inserted before the program, and the tests may call functions of both; the entry point may
-  also be in `extra_info`. Each assert in `check(candidate)` is a separate test.
+  `extra_info["prefix"]`, is inserted before the program, and the tests may call functions from both; the entry point
+  may also be in `extra_info`. Each assert in `check(candidate)` is a separate test.
 
 Numbers with a decimal point or an exponent may differ by 10^-6. If the machine cannot isolate programs, or if a test
 needs an object that cannot be sent to the program, such as a mock or a file, the answer is unscored.
@@ -47,7 +47,7 @@ PACKAGES = ("numpy", "sympy", "sortedcontainers", "pytest")
 CASE_S = 5.0
 """Time limit of one case in seconds, excluding the time spent waiting for a core."""
 TOTAL_S = 60.0
-"""Time limit of all cases of one program in seconds, as if no other program were running on the node."""
+"""Time limit of all cases of one program together in seconds, as if no other program were running on the node."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
 _Tests = tuple[Sequence[FunctionCase | StdioCase] | PythonTests, str]
@@ -100,7 +100,7 @@ async def score_code(
 
 
 def extract_code(solution: str) -> str:
-    """Return the program in a response; "" if the program is missing or too long."""
+    """Extract the program from a response; "" if the program is missing or too long."""
     block = last_block(solution[-MAX_CODE_CHARS:], "python", "py", "python3")
     if block is not None:
         return block
@@ -143,7 +143,7 @@ def _python(text: str, function: str | None, before: str) -> _Tests:
 
 
 def _from_pair(test: Any, function: str | None) -> Any:
-    """Convert `[input, output]` to a mapping; without a function, encode all values but lists and strings as JSON."""
+    """Convert `[input, output]` to a mapping; if there is no function, encode non-string, non-list values as JSON."""
     pair = isinstance(test, Sequence) and not isinstance(test, str) and len(test) == 2
     case = {"input": test[0], "output": test[1]} if pair else test
     if not isinstance(case, Mapping) or case.keys() != {"input", "output"}:

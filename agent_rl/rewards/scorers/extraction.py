@@ -11,10 +11,10 @@ from agent_rl.data.boxes import MAX_TEXT, last_boxed
 ANY = ("answer", "####", "答案")
 FINAL = ("####", "answer", "答案")
 STRICT = ("####",)
-"""Markers of an answer, in addition to the tag and the box: `ANY` for any response, `FINAL` for the submitted answer,
-and `STRICT` for a response whose answer must follow `####`, outside the thoughts."""
+"""Markers that may precede an answer, in addition to the tag and the box: `ANY` for any response, `FINAL` for the
+submitted answer, and `STRICT` for a response whose answer must follow `####`, outside the thoughts."""
 
-_MAX_LAST = 2_000  # number of characters at the end of a text that are searched for an unmarked formula
+_MAX_LAST = 2_000  # only this many characters at the end of a response are searched for an unmarked formula
 _MAX_MARKS = 50
 _MARKED = re.compile(
     r"(?:answer\s*(?:\s(?:is|should be|would be)\b|:|=|(?=\$\$?[^$\n]+\$|\\\(.+?\\\)|\\\[.+?\\\]))"
@@ -22,7 +22,7 @@ _MARKED = re.compile(
     r"\s*:?[\s*]{0,8}(?P<rest>[^\n]{1,500})",
     re.IGNORECASE,
 )
-_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # unlike str.lower, keeps a text's length
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # unlike str.lower, never changes the length
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
 _MAX_SHORT = 300
 _FORMULA = re.compile(r"\$\$([^$]{1,300})\$\$|\$([^$\n]{1,300})\$|\\\(([^$\n]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")
@@ -52,7 +52,7 @@ def last_tag(text: str, tag: str = "answer") -> str | None:
 
 def last_block(text: str, *languages: str) -> str | None:
     """Return the last fenced block in one of the languages, or else the last block, even if cut off, or None."""
-    blocks: dict[bool, str] = {}  # keys: whether `languages` contains the block's language
+    blocks: dict[bool, str] = {}  # key: whether the block's language is in `languages`
     start: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
         if start is not None and not fence[1]:
@@ -103,7 +103,7 @@ def _is_heading(text: str, mark: re.Match[str]) -> bool:
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """Return the last match of a pattern, or None."""
+    """Return the last match of a pattern, or None if there is none."""
     matches = deque(pattern.finditer(text), 1)
     return matches[0] if matches else None
 
@@ -151,7 +151,7 @@ def _formula(text: str, marks: Sequence[str]) -> str | None:
 
 
 def _shortened(marked: str) -> str:
-    """Return the answer in a sentence, without the surrounding words and the reason that follows."""
+    """Extract the answer from a sentence, without the surrounding words and the reason that follows."""
     marked = _BOLD.sub("", marked)
     clause = _CLAUSE.search(marked)
     text = (marked[: clause.start()] if clause and clause.start() else marked).strip().rstrip(".").strip()

@@ -1,6 +1,6 @@
 """Scores GSM8K and other tasks whose answer is a single number: 1.0 if it equals the ground truth, else 0.0.
 
-For the scorer's data sources, the number must be marked; without options, an unmarked number is accepted too.
+For the built-in data sources, the number must be marked; by default, an unmarked number is accepted too.
 `numeric.numeric_match` compares the numbers.
 """
 
@@ -18,7 +18,7 @@ SOURCES = ("openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", "ag
 _STRICT = re.compile(r"#### ?(\$?-?\$?[0-9][0-9.,]{0,100})")
 _PLAIN = re.compile(r"\s*([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)\s*$|\s*([0-9]+)\}")
 _LONG = 40  # maximum number of characters in a number and the text around it
-_TAIL = 5_000  # number of characters at the end of a response that are searched
+_TAIL = 5_000  # only this many characters at the end of a response are searched
 
 
 @built_in("gsm8k", *SOURCES, inline=True, answer="marked")
@@ -35,7 +35,7 @@ def score_gsm8k(
         solution: the response.
         ground_truth: the row's ground truth.
         extra_info: the row's `extra_info`.
-        answer: where the number is read. `marked` reads the agent's final answer (`extra_info["answer_marked"]`) or,
+        answer: which numbers are accepted. `marked` reads the agent's final answer (`extra_info["answer_marked"]`) or,
             after the thoughts, `<answer>`, `####` or a box. `any` also accepts the last number of an unmarked response.
             `strict` reads the number after the last `#### `, even in a thought. With `any` and `strict`, a number with
             two decimals equals every number that rounds to it.

@@ -43,7 +43,7 @@ def score_json_schema(solution: str, ground_truth: Any, extra_info: Mapping[str,
 
 
 def extract_json(solution: str) -> Any:
-    """Return the JSON value in a response.
+    """Extract the JSON value from a response.
 
     Raises:
         ValueError: the response has no JSON value, or is too long.

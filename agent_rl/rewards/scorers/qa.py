@@ -1,9 +1,9 @@
-r"""Scores short answers by exact match, F1 or substring, after normalizing texts as SQuAD and Search-R1 do.
+r"""Scores short answers by exact match, F1 or substring, after normalizing both sides as SQuAD and Search-R1 do.
 
-Normalized texts are in lower case, without punctuation, articles and repeated whitespace. The answer is the last
+Normalized text is lower-case, without punctuation, articles or repeated whitespace. The answer is the last
 `\boxed{}` after the thoughts (within the last `<answer>...</answer>` if the text contains this tag), or else the
 content of the tag, or else the whole text if it is short. The ground truth is a string, a list of strings, or
-`{"target": string or list}`; the best match is scored. Answers of more than 2,000 characters match no target.
+`{"target": string or list}`; the best match is scored. Answers longer than 2,000 characters match no target.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 _DATA_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
 SOURCES = ("agent_rl/search_qa", *_DATA_SETS, *(f"searchR1_{name}" for name in _DATA_SETS), "hotpotqa/*")
 MAX_ANSWER_CHARS = 2_000
-MAX_TEXT_CHARS = 1_000_000  # number of characters at the end of a response that are searched for the answer
+MAX_TEXT_CHARS = 1_000_000  # only this many characters at the end of a response are searched for the answer
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TARGET_KEYS = ("target", "targets", "answer", "answers")
@@ -55,7 +55,7 @@ def score_qa(
     *,
     likeness: Callable[[str, str], float] = operator.eq,
 ) -> float:
-    """Return the similarity of the answer and the most similar target, from 0 to 1.
+    """Return the similarity between the answer and the most similar target, from 0 to 1.
 
     `qa_f1` gives partial credit for some of the right words; "yes", "no" and "noanswer" match only themselves, as in
     HotpotQA. `qa_substring` also accepts an answer that lists many things, if one of them is right.
@@ -75,7 +75,7 @@ built_in("qa_substring", inline=True, text=_SUBSTRING_TEXT)(partial(score_qa, li
 
 
 def extract_answer(solution: str) -> str:
-    """Return the answer in a response; "" if the answer is missing or too long."""
+    """Extract the answer from a response; "" if the answer is missing or too long."""
     text = after_thoughts(solution[-MAX_TEXT_CHARS:])
     answer = marked_part(text)
     if answer is None and "<answer>" not in text:
@@ -84,12 +84,12 @@ def extract_answer(solution: str) -> str:
 
 
 def normalize_answer(text: str) -> str:
-    """Convert a text to lower case, and remove punctuation, articles and repeated whitespace."""
+    """Convert text to lower case, and remove punctuation, articles and repeated whitespace."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def read_targets(ground_truth: Any) -> list[str]:
-    """Return the accepted answers in a ground truth, without normalizing them.
+    """Extract the accepted answers from a ground truth, without normalizing them.
 
     Raises:
         UnscoredError: the ground truth contains no accepted answer, or has an unsupported form.

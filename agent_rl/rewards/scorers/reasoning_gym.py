@@ -1,7 +1,7 @@
 r"""Scores an answer with the verifier of the problem's reasoning-gym generator, which recognizes all right answers.
 
-The answer is the last `<answer>` tag or `\boxed{}`, else the whole text if it is short. The problem's entry
-(`agent_rl.data.reasoning_gym`) is the ground truth, or `extra_info["entry"]`. The scorer needs the reasoning-gym
+The answer is the last `<answer>` tag or `\boxed{}`, else the whole text if it is short. The ground truth or
+`extra_info["entry"]` is the problem's entry (`agent_rl.data.reasoning_gym`). The scorer needs the reasoning-gym
 package.
 
 Verifiers are third-party code, and some of them evaluate the answer, so they run in the sandbox. The sandbox does not

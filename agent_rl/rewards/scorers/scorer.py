@@ -67,7 +67,7 @@ ROUTES: dict[str, Scorer] = {}
 def built_in(
     name: str, *sources: str, inline: bool = False, text: str = "", **options: Any
 ) -> Callable[[FunctionT], FunctionT]:
-    """Register the decorated function as a scorer of this package; decorate it again for other options.
+    """Register the decorated function as a scorer of this package; decorate it again for each set of options.
 
     Args:
         name: the scorer's name in a configuration.
@@ -169,7 +169,7 @@ def as_entries(result: Any) -> dict[str, Any]:
 
 
 def _checked(scorer: Scorer, result: Any) -> Result:
-    if type(result) is float and math.isfinite(result):  # the usual case, without further checks
+    if type(result) is float and math.isfinite(result):  # the most common result needs no further checks
         return result
     entries = as_entries(result)
     if not isinstance(score := entries.get("score"), SupportsFloat):
@@ -184,7 +184,7 @@ def _checked(scorer: Scorer, result: Any) -> Result:
 
 @functools.cache
 def _background() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
-    """Start an event loop in a thread; return it with a function that stops it. A forked child starts a new loop."""
+    """Start an event loop in a thread; return it with a function that stops it. A forked process starts a new loop."""
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:

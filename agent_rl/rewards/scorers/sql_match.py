@@ -60,7 +60,7 @@ def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, A
 
 
 def extract_query(solution: str) -> str:
-    """Return the query in a response, or "" if the query is too long."""
+    """Extract the query from a response, or return "" if the query is too long."""
     query = tagged_block(solution[-_MAX_TEXT:], "sql", "sqlite").strip().rstrip(";").strip()
     return query if len(query) <= _MAX_QUERY else ""
 

@@ -1,9 +1,10 @@
-r"""Scores a text by the share of rules (keywords, patterns, numbers, similarity, length) that the text follows.
+r"""Scores text by the share of rules (keywords, patterns, numbers, similarity, length) that the text follows.
 
     rules = TextRules(all_of=["refund"], none_of=["guarantee"], patterns=[r"\border #\d+"])
 
 Each keyword and each pattern is one rule. Rules about similarity and a target length can be followed partly. Keywords
-match whole words, unless they start or end with a symbol. A pattern that exceeds its time limit is a broken rule.
+match whole words, unless they start or end with a symbol. A pattern that exceeds its time limit counts as a broken
+rule.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from agent_rl.rewards.scorers.math.numeric import extract_number
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 MAX_TEXT = 1_000_000
-"""Number of characters at the end of a text that are searched; a longer text has no well-formed tags."""
+"""Only this many characters at the end of a text are searched; a longer text has no well-formed tags."""
 MAX_COMPARED = 2_000
-"""Number of characters at the start of a text that are compared with `similar_to`."""
+"""Only this many characters at the start of a text are compared with `similar_to`."""
 LIMIT_S = 0.1
 """Time limit of one search, in seconds of wall-clock time; other threads can run during the search."""
 
@@ -42,7 +43,7 @@ def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
 
 
 def found(pattern: Any, text: str) -> bool | None:
-    """Whether a compiled pattern occurs in a text, or None after a timeout of `LIMIT_S`."""
+    """Whether a compiled pattern occurs in the text, or None if the search takes longer than `LIMIT_S`."""
     try:
         return pattern.search(text, timeout=LIMIT_S, concurrent=True) is not None
     except TimeoutError:
@@ -75,7 +76,7 @@ def tag_share(text: str, tags: Sequence[str], *, alone: bool = False) -> float:
 
 
 class TextRules(BaseModel):
-    """Rules about the content of a text."""
+    """Rules about the content of text."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

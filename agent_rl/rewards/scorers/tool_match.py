@@ -36,7 +36,7 @@ def score_tool_match(
     """The share of the expected calls that were made; with `all_or_nothing: true`, a score below 1.0 becomes 0.0.
 
     The number of expected calls that were made, in any order, is divided by the number of expected or of actual calls,
-    whichever is larger. If no call is expected, a text without a call scores 1.0, and an empty text 0.0.
+    whichever is larger. If no call is expected, text without a call scores 1.0, and empty text scores 0.0.
 
     Raises:
         UnscoredError: the ground truth is not a list of calls.
@@ -54,7 +54,7 @@ def score_tool_match(
 
 
 def extract_calls(solution: str) -> list[dict[str, Any]]:
-    """Return the calls in a response; an unreadable call becomes an empty dict, which matches no expected call."""
+    """Extract the calls from a response; an unreadable call becomes an empty dict, which matches no expected call."""
     text = solution[-_MAX_TEXT:]
     if "<tool_call>" in text:
         pieces = [piece.partition("</tool_call>") for piece in text.split("<tool_call>")[1:]]
@@ -69,7 +69,7 @@ def _matched(fits: Sequence[Sequence[bool]]) -> int:
     """Return the maximum number of expected calls that can be paired with different actual calls.
 
     Args:
-        fits: for each expected call, a list of booleans: whether each actual call fits the expected call.
+        fits: for each expected call, a list of booleans that say whether each actual call fits it.
     """
     pairs: dict[int, int] = {}  # maps actual calls to expected calls
 

@@ -1,7 +1,7 @@
 """`Gate`: checks the token, size and number of requests to the endpoints, and counts the requests in `Metrics`.
 
-The gate rejects a request before reading its body if possible. Only the endpoints read bodies; at other paths, a client
-that never finishes its body still gets an answer.
+If possible, the gate rejects a request before reading its body. Only the endpoints read bodies; at other paths, a
+client that never finishes its body still gets an answer.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Gate:
             raise HTTPException(401, "the token is missing or wrong", {"www-authenticate": "Bearer"})
 
     async def answer(self, handle: Handle, request: Request) -> Response:
-        """Check a request, let `handle` answer it, and count it by the status of the answer."""
+        """Check a request, let `handle` answer it, and count it under the status of the response."""
         path, metrics, status = request.url.path, self.metrics, 500
         self._open += 1
         try:

@@ -18,7 +18,7 @@ from agent_rl.rewards.service.settings import ServiceSettings
 
 BACKLOG = 2048
 KEEPALIVE_S = 30
-"""Seconds for which an idle connection stays open: more than in agent_rl's client, so that no request is sent over a
+"""Seconds for which an idle connection stays open: longer than in agent_rl's client, so that no request is sent over a
 closed connection."""
 
 HEADERS_S = 10.0

@@ -41,7 +41,7 @@ class ServiceSettings(Section):
     """The reward of `POST /get_reward`: a section like `agent_rl.reward`."""
     rules_file: str | None = None
     """Python file with `compute_score(data_source, solution_str, ground_truth, extra_info=None)`, which measures the
-    correctness for `rules`. A relative path starts at the folder of the configuration file."""
+    correctness for `rules`. A relative path is resolved from the folder of the configuration file."""
     judge: RewardSettings | None = None
     """The reward of `POST /get_reward2`: a section like `agent_rl.reward`."""
 

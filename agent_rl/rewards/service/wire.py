@@ -1,7 +1,8 @@
 """The JSON requests and answers of the reward service.
 
 A request is one item or `{"items": [...]}`. An item contains the arguments that verl passes to a reward function, or a
-whole trajectory from `Trajectory.to_dict`. The answer to an item is a `Scored`, or an `Unscored` without a score.
+whole trajectory from `Trajectory.to_dict`. Each item is answered with a `Scored`, or with an `Unscored` if it could not
+be scored.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _form(value: Any) -> str:
 
 
 FORMS = ("arguments", "a trajectory", "a batch")
-"""Tags for the forms of a body. Pydantic adds these tags to the location of an error, in addition to the fields."""
+"""Tags that tell the forms of a request body apart. Pydantic adds the tag, like the fields, to an error's location."""
 
 _Item = Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a trajectory")]
 
@@ -86,7 +87,7 @@ Body = Annotated[_Item | Annotated[Batch, Tag("a batch")], Discriminator(_form)]
 
 
 class Scored(BaseModel):
-    """The answer for a scored item: its reward."""
+    """The answer for a scored item, with its reward."""
 
     score: float
     components: dict[str, float]

@@ -1,4 +1,4 @@
-"""Pure functions of the trusted side that compare an untrusted program's results with the expected results.
+"""Pure functions, run on the trusted side, that compare an untrusted program's results with the expected results.
 
 A result stays text until `read_result` converts it to exact builtin types. The structure of the expected value drives
 the comparison, so a hostile result cannot make the comparison recurse deeper or take longer.
@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 _FRACTIONAL = re.compile(r"[.eE]")
-_LONGEST = 1000  # characters of a decimal number that is compared with a whole number
+_LONGEST = 1000  # maximum length of a decimal number that may be close to a whole number
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # each number matches in only one way
 
 
@@ -107,5 +107,5 @@ def _is_number(value: Any) -> bool:
 def _near(got: float, expected: float, tolerance: float) -> bool:
     try:
         return tolerance > 0 and math.isclose(got, expected, rel_tol=0, abs_tol=tolerance * max(1.0, abs(expected)))
-    except OverflowError:  # a whole number is beyond the range of floats
+    except OverflowError:  # a whole number is too large for a float
         return False

@@ -25,10 +25,10 @@ _KNOWN = (*_FUNCTION_KEYS, "metadata", "args", "kwargs", "stdin", "input", *_EXP
 
 @dataclass(frozen=True)
 class FunctionCase:
-    """One call and its expected value.
+    """One function call and its expected value.
 
     Attributes:
-        function: name of a function of the program, or of a method of the program's `Solution` class.
+        function: name of a function in the program, or of a method of the program's `Solution` class.
         args: positional arguments, of types None, bool, int, float, str, bytes, list, tuple, dict and set.
         expected: expected value, as JSON data: tuples become lists, keys become strings.
         kwargs: keyword arguments, of the same types as `args`.

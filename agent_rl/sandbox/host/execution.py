@@ -41,8 +41,8 @@ class Execution:
         stderr: standard error, decoded and truncated like `stdout`, plus a remark if the sandbox killed the program.
         exit_code: exit code as in Python's `subprocess`: the negated signal number if a signal killed the program, or
             None if the sandbox killed the program or did not start it.
-        value: return value of the function of `PythonSandbox.call`, as JSON text that the program could have forged;
-            None otherwise.
+        value: what the function called by `PythonSandbox.call` returned, as JSON text that the program could have
+            forged; None if there is no such value.
         wall_s: seconds from the fork to the end of the process, excluding time spent waiting for a free place.
         own_s: `wall_s` without time spent waiting for a core, or the CPU seconds if these are more; a TIMEOUT with
             `own_s` below the limit does not prove that the program is too slow.

@@ -28,9 +28,9 @@ from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.sandbox.host.shared import repeated_if_busy
 
-_AT_ONCE = 64  # concurrent cases of one program
-_ROOM = 2  # output bytes allowed per expected byte, because whitespace is ignored
-_MAX_SHOWN = 200  # characters of a program's output that a reason quotes
+_AT_ONCE = 64  # maximum number of concurrent cases of one program
+_ROOM = 2  # allowed output bytes per expected byte; above 1, because whitespace is ignored
+_MAX_SHOWN = 200  # a reason quotes at most this many characters of a program's output
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ async def grade(
         tests: the cases, in one of the forms that `read_cases` accepts.
         sandbox: sandbox that runs the program; None starts a new sandbox, which takes about a second. Pass `await
             shared_sandbox()` to grade many programs.
-        timeout_s: time limit of one case, in seconds, excluding time spent waiting for a core.
-        memory_mb: memory limit of one case, in MiB.
+        timeout_s: time limit for one case, in seconds, excluding time spent waiting for a core.
+        memory_mb: memory limit for one case, in MiB.
         total_timeout_s: time limit for all cases together, in seconds, as if no other program were running; later cases
             fail.
         stop_at_first_failure: skip all cases after the first failure.
@@ -111,8 +111,8 @@ async def grade(
 
     Raises:
         ConfigError: the tests cannot be read.
-        UnscoredError: the program cannot be judged, because the sandbox failed, cannot run on this machine, or was
-            twice too busy to tell if the program is too slow.
+        UnscoredError: the program cannot be judged, because the sandbox failed or cannot run on this machine, or the
+            machine was too busy in two attempts to tell if the program is too slow.
     """
     cases = read_cases(tests)
     limit_s = min(timeout_s, total_timeout_s or timeout_s)
@@ -163,7 +163,7 @@ async def grade_in_order(
         async with window:
             return await run(case)
 
-    ends = [0.0] * at_once  # when each place would be free if no other program were running
+    ends = [0.0] * at_once  # times at which each place would be free if no other program were running
     limit_s = math.inf if total_timeout_s is None else total_timeout_s
     too_late = CaseResult(False, None, f"not finished within {limit_s:g} s for all cases")
     tasks = [asyncio.ensure_future(run_in_window(case)) for case in cases]

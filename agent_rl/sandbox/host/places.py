@@ -28,7 +28,7 @@ T = TypeVar("T")
 PLACES = max(4, len(os.sched_getaffinity(0)))
 """Number of places on a node: the cores that this process may use, but at least 4."""
 _KEEP_S = 0.25
-_LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
+_LOCK = struct.Struct("hhqqi4x")  # format of struct flock on 64-bit Linux
 
 
 class Places:
@@ -82,7 +82,7 @@ class Places:
 
     def close(self) -> None:
         """Free all places; a task that still holds a place may return it later."""
-        self._lock(0, fcntl.F_UNLCK, size=0)  # 0 means all; a fork of this process may also have the file open
+        self._lock(0, fcntl.F_UNLCK, size=0)  # size 0: all places; a fork that has the file open would keep the locks
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -22,7 +22,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "reasoning_gym": ("reasoning_gym",),  # takes three seconds to import
     "pytest": ("pytest", "_pytest.helpconfig", "_pytest.skipping", "_pytest.unittest", "pdb"),
 }
-"""Modules that each kind of zygote loads. A fork copies page tables, so plain programs get a small parent."""
+"""Modules that each kind of zygote loads. A fork copies page tables, so plain programs get a small zygote."""
 
 KILLER = Execution(
     ExecutionStatus.KILLED, stderr="sandbox: the program was ended with the process that ran it, alone\n"
@@ -59,7 +59,7 @@ class Pool:
         self.output_bytes = output_bytes
         self.report: IsolationReport | None = None
         self._settings = settings
-        self._max_per_kind = min(4, 1 + len(os.sched_getaffinity(0)) // 8)  # one process forks one child at a time
+        self._max_per_kind = min(4, 1 + len(os.sched_getaffinity(0)) // 8)  # a zygote forks only one child at a time
         usable = [
             kind for kind in KINDS if all(name.partition(".")[0] in settings.package_files for name in KINDS[kind])
         ]
@@ -108,7 +108,7 @@ class Pool:
             return zygote
 
     async def attempt(self, kind: str, run: Callable[[Zygote], Awaitable[Execution]]) -> Execution:
-        """Return the outcome of `run` with a zygote of `kind`; if the zygote dies too early, repeat with another one.
+        """Return the outcome of `run` with a zygote of `kind`; if the zygote dies too early, retry with another zygote.
 
         If programs can kill their zygote, a program whose zygote died runs again alone, and fails if that zygote
         dies too.

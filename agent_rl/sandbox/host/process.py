@@ -37,7 +37,7 @@ class Child:
         link: the child's end of a socket to another child, if any; this process closes it after sending it.
 
     Attributes:
-        ended: future that returns the child's `End`, or raises `Lost` if the zygote dies first.
+        ended: future for the child's `End`; it raises `Lost` if the zygote dies first.
         channel: this process's end of the child's input.
         room: remaining bytes of output that the child may write.
         overflow: whether the child exceeded its output limit and is being killed.
@@ -107,7 +107,7 @@ class Child:
                 pass
 
     def take(self) -> tuple[str, str]:
-        """Return the decoded standard output and standard error since the last call of `take`."""
+        """Return the decoded standard output and standard error since the last call to `take`."""
         out, err = (b"".join(parts).decode("utf-8", "replace") for parts in self._parts.values())
         for parts in self._parts.values():
             parts.clear()

@@ -1,7 +1,7 @@
 """`PythonSandbox` runs untrusted Python programs, each in a separate confined process, from one event loop.
 
 A program runs as `__main__` in a fresh process that may read the standard library and the declared packages, write to
-one directory that is removed afterwards, and use neither the network nor other programs. The program's time, memory,
+one directory that is removed afterwards, and cannot use the network or other programs. The program's time, memory,
 output, files and threads are limited. The kernel reports how a program ended; a program cannot change this report.
 
 The sandbox is not a virtual machine, so a kernel vulnerability affects it. A program can see names and sizes of
@@ -33,7 +33,7 @@ from agent_rl.sandbox.host.supervisor import NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import CALL, SHOW_LAST, ZygoteSettings
 
 _MIB = 1 << 20
-_PACKAGES = ("site-packages", "dist-packages")  # the interpreter's own, which a virtual environment does not import
+_PACKAGES = ("site-packages", "dist-packages")  # the interpreter's own; a virtual environment does not import from them
 _SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/zero", "/dev/urandom")
 
 
@@ -49,9 +49,9 @@ class PythonSandbox:
         packages: installed packages that programs may import, with their requirements. The rest of the
             environment cannot be imported or read.
         unsafe: whether to run programs even if the machine does not offer enough isolation.
-        output_bytes: limit of standard output and standard error together, in bytes.
-        file_bytes: size limit of each file that a program writes, in bytes.
-        disk_bytes: disk space limit of a program's files, in bytes.
+        output_bytes: limit on standard output and standard error together, in bytes.
+        file_bytes: size limit for each file that a program writes, in bytes.
+        disk_bytes: limit on the disk space of a program's files, in bytes.
         scratch_dir: parent of the programs' directories; None means the system's temporary directory.
 
     Raises:
@@ -133,7 +133,7 @@ class PythonSandbox:
             stdin: the program's standard input.
             timeout_s: time limit in seconds, excluding time spent waiting for a core (the wall time may reach twenty
                 times the limit); the limit also applies to the CPU seconds of all threads together.
-            memory_mb: limit of the address space in addition to an interpreter with its packages, in MiB.
+            memory_mb: limit on the address space beyond that of an interpreter with its packages, in MiB.
             show_last: whether to print the value of a final expression, as a notebook does.
             output_bytes: extra output beyond the sandbox's `output_bytes`, in bytes.
 
@@ -157,7 +157,7 @@ class PythonSandbox:
         Args:
             code: the program; its `__name__` is not `__main__`.
             call: the function's name, positional and keyword arguments, of types that `marshal` can write.
-            timeout_s: time limit of the program and the call together; see `run`.
+            timeout_s: time limit for the program and the call together; see `run`.
             memory_mb: see `run`.
             output_bytes: see `run`; the value, as JSON text, is part of the output.
         """
@@ -191,8 +191,8 @@ class PythonSandbox:
         """Return a session whose variables survive between runs; use it as an async context manager.
 
         Args:
-            timeout_s: limit of one run, in wall-clock seconds and in CPU seconds of all threads together.
-            memory_mb: limit of the address space in addition to an interpreter with its packages, in MiB.
+            timeout_s: limit on one run, in wall-clock seconds and in CPU seconds of all threads together.
+            memory_mb: limit on the address space beyond that of an interpreter with its packages, in MiB.
         """
         check_limits(timeout_s, memory_mb)
         return SandboxSession(self._open_pool(), timeout_s, memory_mb)

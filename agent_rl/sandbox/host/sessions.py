@@ -1,6 +1,6 @@
 """`SandboxSession` runs programs one after another in one process, so that variables survive.
 
-Between two runs the process is paused, so that leftover threads use no CPU time. If the sandbox kills a run, the
+Between runs, the process is paused, so that leftover threads use no CPU time. If the sandbox kills a run, the
 process dies too; the next run starts without variables and reports the loss in its `stderr`.
 
 Programs of one session are not protected from one another, and the process itself reports the end of a run; a program
@@ -24,8 +24,8 @@ from agent_rl.sandbox.jail.protocol import CELL, CELL_END, NONCE_BYTES, SESSION,
 _MIB = 1 << 20
 _READ_BYTES = 1 << 16
 _MARGIN_S = 0.05  # how far a zygote's clock for a run is ahead of this process's clock
-_STALL_S = 0.1  # lateness of a blocked event loop at a deadline
-_END_S = 2.0  # from the closing of the channel to the report that the process has ended
+_STALL_S = 0.1  # an event loop that is this late at a deadline was blocked
+_END_S = 2.0  # maximum time from the closing of the channel to the report that the process has ended
 
 
 class SandboxSession:

@@ -89,4 +89,4 @@ async def repeated_if_busy(run: Callable[[], Awaitable[Execution]], limit_s: flo
         execution = await run()
         if execution.status != ExecutionStatus.TIMEOUT or execution.own_s > 0.99 * limit_s:
             return execution
-    raise UnscoredError(f"the machine is too busy: twice, a program got only {execution.own_s:.3g} s of {limit_s:g} s")
+    raise UnscoredError(f"the machine is too busy: a program twice got only {execution.own_s:.3g} of its {limit_s:g} s")

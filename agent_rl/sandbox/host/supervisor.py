@@ -175,7 +175,7 @@ class Zygote:
         order = FORK.pack(Op.FORK, self._numbers, flags, code_bytes, limit_s, memory_bytes)
         self._orders.append((order, descriptors))
         if len(self._orders) == 1:
-            self._loop.call_soon(self._send)  # after the input is written, so that the child does not wait for it
+            self._loop.call_soon(self._send)  # sent after the input is written, so that the child need not wait for it
         return self._numbers, future
 
     def order(self, op: Op, number: int, limit_s: float = 0.0) -> None:

@@ -31,7 +31,7 @@ _OUTPUT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class PythonTests:
-    """The tests of a row.
+    """The tests from a row of a data set.
 
     Attributes:
         tests: source code of the tests.
@@ -54,20 +54,20 @@ async def grade_by_tests(
     total_timeout_s: float = 60.0,
     stop_at_first_failure: bool = False,
 ) -> GradeReport:
-    """Run all tests on `code` in a single process.
+    """Run all tests against a single run of `code`.
 
     Args:
         code: the program, without the prefix.
         tests: the tests.
         sandbox: sandbox that runs the program and the tests.
-        timeout_s: limit of the CPU seconds of one call to the program; if a call takes longer, all tests fail.
-        memory_mb: memory limit of each of the two processes, in MiB.
-        total_timeout_s: time limit of all tests, in seconds, excluding time spent waiting for a core.
+        timeout_s: limit on the CPU time of one call to the program, in seconds; if a call takes longer, all tests fail.
+        memory_mb: memory limit for each of the two processes, in MiB.
+        total_timeout_s: time limit for all tests together, in seconds, excluding time spent waiting for a core.
         stop_at_first_failure: skip all tests after the first failure.
 
     Raises:
         UnscoredError: a test needs an object that cannot be sent to the program, no test exists, the sandbox failed, or
-            the machine was twice too busy to tell if the program is too slow.
+            the machine was too busy in two attempts to tell if the program is too slow.
     """
     order = {**asdict(tests), "limit_s": timeout_s, "stop": stop_at_first_failure}
     program = "\n\n".join(part for part in (tests.prefix, code) if part)

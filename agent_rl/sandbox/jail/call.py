@@ -1,6 +1,6 @@
 """Prepares a program's namespace, calls one of the program's functions, and returns the value as JSON.
 
-The trusted side cannot rely on what this code does in the program's process; it uses `plain` for expected values only.
+The trusted side cannot rely on what this code does in the program's process; it only uses `plain`, on expected values.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class NotComparable(ValueError):
 
 
 def begin(namespace: dict[str, Any], modules: dict[str, Any]) -> None:
-    """Add the usual names to the program's namespace, and give the program the name of an imported module."""
+    """Add the usual names to the program's namespace, and make the program a module that can be imported."""
     exec(_PRELUDE, namespace)  # noqa: S102 - the code is a constant of this module
     modules[_NAME] = modules["__main__"]
     namespace["__name__"] = _NAME
 
 
 def marked_value(call: bytes, namespace: dict[str, Any], _: dict[str, Any]) -> bytes:
-    """Call a function and return its value as JSON after a mark.
+    """Call a function, and return the mark followed by the function's value as JSON.
 
     Args:
         call: `(function, args, kwargs, mark)`, marshalled; a method of the `Solution` class has precedence over a

@@ -39,7 +39,7 @@ _OWN_FILES = (__file__, marked_value.__code__.co_filename)  # not shown in trace
 _CHANNEL = 3  # descriptor of a session's channel, or of the socket between a program and its tests
 _MT19937_BYTES = 624 * 4
 _environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
-_seed = _random.Random.seed  # like `random.seed`, but without touching forty pages
+_seed = _random.Random.seed  # like `random.seed`, but without touching forty memory pages
 _LONG_BITS = 64
 _NO_CPU_LIMIT_S = 1e9  # each cell of a session has its own deadline, so the cells' CPU times must not add up
 

@@ -33,9 +33,9 @@ _DESCRIPTOR_OFFSET = 8  # offset of the descriptor in a rule's attributes
 class Ruleset:
     """Prepared rules for read access to some paths; missing or unreachable paths are skipped.
 
-    Every `enforce` creates a kernel ruleset, because forks share a ruleset but each child has its own scratch
-    directory. Rules for about two hundred paths would cost half the time of a program, so all children share one
-    ruleset with these paths, and a child's own ruleset contains only the topmost directories of these paths that
+    Each call to `enforce` creates a kernel ruleset, because forks share a ruleset but each child has its own scratch
+    directory. Rules for about two hundred paths would take half of a program's time, so all children share one
+    ruleset with these paths, and a child's own ruleset contains only the topmost directories above these paths that
     contain no scratch directory. Both rulesets must permit an access.
 
     Args:
@@ -60,7 +60,7 @@ class Ruleset:
             os.close(number)
         self._rules = _rules(_topmost(readable, scratches))
         self.descriptors = [shared, *(number for number, _ in self._rules)]
-        # The data of `enforce` are plain numbers, because a fresh fork copies a page when it first touches an object.
+        # `enforce` uses only plain numbers, because a fresh fork copies a page when it first touches an object.
         self._prepared = (
             (addressof(self._attributes), used),
             [addressof(attributes) for _, attributes in self._rules],

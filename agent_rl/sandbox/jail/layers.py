@@ -1,4 +1,4 @@
-"""Confines the calling process with limits, a throw-away uid, fewer privileges, Landlock and seccomp, in that order.
+"""Confines the calling process with limits, a throwaway uid, fewer privileges, Landlock and seccomp, in that order.
 
 The zygote checks what these layers do not limit: the threads of a child without its own uid, the number and total size
 of files in the scratch directory, and wall-clock time.
@@ -87,7 +87,7 @@ class Confinement:
         self.descriptors = ruleset.descriptors if ruleset else []
         no_capabilities = _capability_header(), create_string_buffer(24)
         self._kept = no_capabilities  # `apply` uses the addresses of these buffers
-        # The data of `apply` is in one tuple, because a fresh fork copies a page when it first touches an object.
+        # The data for `apply` is in one tuple, because a fresh fork copies a page when it first touches an object.
         # The first lookup of an attribute would copy two or three pages.
         self._prepared = (
             os.getpid(),
@@ -102,8 +102,8 @@ class Confinement:
         """Irreversibly confine the calling process, which must be a fresh fork with one thread.
 
         Args:
-            memory_bytes: limit of the address space in addition to the parent's at construction, in bytes.
-            file_bytes: size limit of each file, in bytes.
+            memory_bytes: limit on the address space beyond the parent's size at construction, in bytes.
+            file_bytes: size limit for each file, in bytes.
             scratch: the writable directory, with mode 0700. If the child has its own uid, this uid becomes the
                 directory's owner; everybody must be able to search the parent directories.
             cpu_s: CPU seconds after which the kernel kills the child, up to one second late; only a backstop.

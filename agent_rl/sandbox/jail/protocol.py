@@ -24,7 +24,7 @@ ORDER = struct.Struct("<BQd")
 RECORD = struct.Struct("<QBidd")
 """Number of the execution, reason, kernel's wait status (for STARTED: the pid), seconds from fork to end, own seconds.
 
-Own seconds start with the limit and exclude time spent waiting for a core; they are at least the CPU seconds.
+Own seconds start when the limit starts, and exclude time spent waiting for a core; they are at least the CPU seconds.
 """
 
 NONCE_BYTES = 16
@@ -78,8 +78,8 @@ class ZygoteSettings:
         scratch_parent: parent of the scratch root.
         package_files: name -> path of the importable packages outside of the standard library.
         readable: paths that programs can read.
-        file_bytes: size limit of each file.
-        disk_bytes: disk space limit of one program's files.
+        file_bytes: size limit for each file.
+        disk_bytes: limit on the disk space of one program's files.
         preload: modules to import before the first fork.
         layers: layers of confinement to use; if None, the zygote probes the machine and reports the layers in its
             greeting.

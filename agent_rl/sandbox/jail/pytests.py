@@ -37,8 +37,8 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
     """Run the tests of a row.
 
     Args:
-        order: the source `tests` and `prefix`, the expression `entry_point` for `check(candidate)`, the limit `limit_s`
-            of a call in seconds, and whether to `stop` at the first failure.
+        order: the source code `tests` and `prefix`, the expression `entry_point` for `check(candidate)`, the limit
+            `limit_s` on a call, in seconds, and whether to `stop` at the first failure.
         descriptor: the socket to the program.
 
     Returns:
@@ -89,7 +89,7 @@ class _Results:
         self.link.problem = self.link.problem if isinstance(self.link.problem, Broken) else None
 
     def add(self, reason: str, *, counts: bool = True) -> None:
-        """Add a test's result, with its exception's name or "" as `reason`; without `counts`, add no passed test."""
+        """Add a test's result; `reason` is its exception's name or ""; without `counts`, a passed test is not added."""
         outcome = "failed" if reason else "passed"
         if (problem := self.link.problem) is not None:
             outcome, reason = "failed" if isinstance(problem, Broken) else "unknown", str(problem)
@@ -218,7 +218,7 @@ def _prepare(link: TestSide, tests: str) -> None:
 
 
 def _run_in_program(link: TestSide) -> None:
-    """Let `asyncio.run` accept coroutines of the program."""
+    """Let `asyncio.run` in the tests accept coroutines that the program has created."""
     module: Any = importlib.import_module("asyncio")
     run = module.run
     module.run = lambda main, **_: link.call({"g": "asyncio:run"}, main) if is_stand_in(main) else run(main)

@@ -6,7 +6,7 @@ import contextlib
 import os
 
 PATIENCE = 20
-"""Wall time that a program may take while waiting for cores, as a multiple of its limit."""
+"""Maximum wall time of a program that has to wait for cores, as a multiple of the program's time limit."""
 
 
 def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:

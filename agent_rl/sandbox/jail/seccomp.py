@@ -1,9 +1,9 @@
 """A classic BPF filter for seccomp that allows the system calls that a confined Python program may use.
 
 Unlisted calls fail with EPERM, so that a program sees a PermissionError. Calls that are newer than this table, and
-calls that C libraries probe, fail with ENOSYS. A call of another architecture or of the x32 ABI kills the process. Only
-numbers and scalar arguments can be checked, so Landlock or the mount namespace checks the *paths* of a call. Memory may
-be mapped executable, because a program could load native code anyway, and the filter applies to native code too.
+calls that C libraries probe, fail with ENOSYS. A call for another architecture or for the x32 ABI kills the process.
+Only numbers and scalar arguments can be checked, so Landlock or the mount namespace checks the *paths* of a call.
+Memory may be mapped executable, because a program could load native code anyway, to which the filter applies too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ABSENT = ("clone3", "openat2")  # C libraries fall back to clone and openat
 
 _THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # exactly the flags that pthread_create of glibc and of musl uses
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
-"""Commands of fcntl for duplicates, flags, pipe sizes, and SQLite's locks, which, unlike flock's, need write access.
+"""Commands of fcntl for duplicates, flags, pipe sizes and SQLite's locks; unlike flock's, these need write access.
 
 F_SETOWN and F_SETSIG are missing, because they send signals to other processes.
 """

@@ -95,7 +95,7 @@ def _comparison(special: str) -> Callable[[Any, Any], Any]:
             return NotImplemented
         same = LINK.call({"z": special}, self, other)
         if special == "__eq__" and same is True and LINK.call({"z": special}, self, LINK.stranger()) is True:
-            return False  # the object equals every object
+            return False  # the program's object equals every object
         return same
 
     return compare
@@ -167,7 +167,7 @@ class _StandIn(metaclass=_StandInType):
         return LINK.call(_function("getattr"), self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name[:2] == "__":  # this is an attribute of an exception
+        if name[:2] == "__":  # exceptions have such attributes, for example `__traceback__`
             object.__setattr__(self, name, value)
         else:
             LINK.call(_function("setattr"), self, name, value)
@@ -188,7 +188,7 @@ class TestSide(Link):
 
     Args:
         descriptor: the socket.
-        limit_s: limit of one call, in CPU seconds. The zygote kills a program that waits without using CPU time.
+        limit_s: limit on one call, in CPU seconds. The zygote kills a program that waits without using CPU time.
 
     Attributes:
         problem: why the current test cannot judge the program, or why all further tests fail; None means no problem.

@@ -1,9 +1,9 @@
 """A zygote: the process that has loaded the packages and forks one child per execution.
 
-A zygote is exec'ed with a clean environment and never forked from the trainer, so that children contain none of the
+A zygote is exec'ed with a clean environment, not just forked from the trainer, so that children contain none of the
 trainer's memory. A zygote never reads a program, its input or its output, which pass through descriptors that the
 zygote only forwards. The zygote forks, waits, enforces deadlines, and checks disk and threads of long-running programs.
-A program can slow down such a check, so all deadlines are enforced between two checks. The zygote exits when its
+A program can slow down such a check, so all deadlines are enforced between checks. The zygote exits when its
 control socket closes, and kills every process that it started.
 
 The zygote runs without site-packages and imports this folder under another package name.
@@ -39,9 +39,9 @@ from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 from .warm import preload, reset_signals
 
 _WATCH_S = 0.1
-_LEAST_S = 0.005  # minimum time between two readings of a child's CPU time
+_LEAST_S = 0.005  # minimum time between readings of a child's CPU time
 _LATE_S = 0.25  # a program that ends this many seconds after its deadline is still on time
-_FORK_S = 15.0  # how long a fork is retried; by then, a program that uses up all process ids is detected
+_FORK_S = 15.0  # time limit for retrying a fork; a program that uses up all process ids is detected sooner
 _FORK_AGAIN_S = 0.02
 _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _CORES = len(os.sched_getaffinity(0))
@@ -57,7 +57,7 @@ class _Forked:
     pid: int
     number: int
     started: float
-    limit_s: float  # limit of the child's own seconds and of its CPU seconds
+    limit_s: float  # limit on the child's own seconds and on its CPU seconds
     began: float  # when the time limit started
     deadline: float
     scratch: str
@@ -161,11 +161,11 @@ class _Zygote:
         self._by_pid: dict[int, _Forked] = {}
         self._by_number: dict[int, _Forked] = {}
         self._waiting: dict[int, tuple[bytes, list[int], float]] = {}
-        """Arguments of the failed calls of `_fork` that will be retried."""
+        """Arguments of the failed calls to `_fork` that will be retried."""
         self._cleaner = 0
         self._outbox = b""
         self._parent = os.getppid()
-        signal.signal(signal.SIGCHLD, self._on_child)  # each child would have to reset a wakeup descriptor
+        signal.signal(signal.SIGCHLD, self._on_child)  # not a wakeup descriptor, which each child would have to reset
         call("prctl", PR_SET_DUMPABLE, 0)
         # Wakes `serve` even if a fork of the trainer keeps the socket open.
         call("prctl", PR_SET_PDEATHSIG, signal.SIGCHLD)
@@ -220,7 +220,7 @@ class _Zygote:
 
     def _obey(self, op: int, number: int, limit_s: float) -> None:
         child = self._by_number.get(number)
-        if child is None:  # the child has already ended, or is not forked yet
+        if child is None:  # the child has already ended, or has not been forked yet
             if waiting := self._waiting.pop(number, None):
                 _close(waiting[1])
                 self._send(RECORD.pack(number, Reason.KILLED, signal.SIGKILL, 0.0, 0.0))
@@ -283,7 +283,7 @@ class _Zygote:
                 break
             pid = ended.si_pid
             if pid != self._cleaner and time.monotonic() - self._by_pid[pid].began > _WATCH_S:
-                self._note_wait(self._by_pid[pid])  # before the kernel discards the waiting time
+                self._note_wait(self._by_pid[pid])  # read before the kernel discards the waiting time
             _, status, usage = os.wait4(pid, 0)
             if pid == self._cleaner:
                 self._cleaner = 0
@@ -301,7 +301,7 @@ class _Zygote:
             records += RECORD.pack(child.number, child.reason, status, now - child.started, own_s)
         if records:
             self._send(records)
-        for scratch in scratches:  # done after sending, so that the trainer does not wait
+        for scratch in scratches:  # done after sending the records, so that the trainer does not wait
             self._root.give_back(scratch)
         if self._root.used and not self._cleaner:
             self._clean()
@@ -330,7 +330,7 @@ class _Zygote:
                 self._by_number[number].reason = Reason.NOT_CONFINED
 
     def _send(self, records: bytes) -> None:
-        """Send records, and keep those that do not fit for later, because a zygote must not wait for the trainer."""
+        """Send records, and keep for later those that do not fit, because a zygote must not wait for the trainer."""
         self._outbox += records
         try:
             while self._outbox:
@@ -340,7 +340,7 @@ class _Zygote:
             pass
 
     def _watch(self) -> float | None:
-        """Check the times of due children and the disk use of one; return the milliseconds until the next check.
+        """Check the times of all due children and the disk use of one child; return the milliseconds to the next check.
 
         Return None if no check is pending.
         """

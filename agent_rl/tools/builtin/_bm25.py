@@ -48,7 +48,7 @@ _TOKEN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}_])[\w{_MARKS}])+")
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]{{2,}}")
 
 logger = logging.getLogger(__name__)
-logging.getLogger("bm25s").setLevel(logging.WARNING)  # at bm25s's own level, DEBUG, every empty query is logged
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # at its default level, DEBUG, bm25s logs every empty query
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def open_index(corpus: str | Path, folder: str | Path | None = None) -> Bm25Inde
 
 
 def tokenize(text: str) -> list[str]:
-    """Split text into words in the same way as the index does."""
+    """Split text into words as the index does."""
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
     # remove accents, then recompose Hangul and kana
@@ -189,7 +189,7 @@ def _build(corpus: Path, target: Path) -> None:
         building.rename(target)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
-        if not target.is_dir():  # without working file locks, another process may have built it
+        if not target.is_dir():  # if file locks do not work, another process may have built the index
             raise
     logger.info("%s: %d documents, %d words", target, len(offsets), len(numbers))
 

@@ -4,7 +4,7 @@
       - name: check_answer
         config: {scorer: agent_rl.rewards.scorers.math.numeric.numeric_match}
 
-The scorer is a function `(answer, ground_truth) -> float | bool` (1 is right); the row contains the ground truth as
+The scorer is a function `(answer, ground_truth) -> float | bool` (1 means right); the row has the ground truth as
 `extra_info.tools_kwargs.check_answer.create_kwargs.ground_truth`. An answer that is better than all earlier answers
 earns the improvement times `improvement_reward`, a repeated answer costs `repeat_penalty`, and any other answer costs
 `stall_penalty`. The policy sees the verdict, so without `max_checks` it can guess until it is right.
@@ -84,7 +84,7 @@ class CheckAnswer(Tool):
             text, reward = f"{answer!r} is {verdict}.", -self.settings.stall_penalty
         self.seen.add(answer)
         self.best = max(self.best, score)
-        return ToolOutput(text, reward + 0.0, {"score": score})  # + 0.0 turns -0.0 into 0.0
+        return ToolOutput(text, reward + 0.0, {"score": score})  # adding 0.0 turns -0.0 into 0.0
 
     def _score(self, answer: str) -> float:
         try:

@@ -19,13 +19,13 @@
               response: {select: data.items, max_items: 5}
               idempotent: true
 
-`places` sets where an argument is sent: path, query, header, body (one key of a JSON object) or whole_body, and under
-which name, if the name differs. By default, an argument is sent in the path if the path contains it, in the query for
+`places` sets where an argument is sent: path, query, header, body (one key of a JSON object) or whole_body, and its
+name there, if it differs. By default, an argument is sent in the path if the path contains it, in the query for
 GET and DELETE, and otherwise in the body. `idempotent` (by default true for GET, HEAD and OPTIONS) means that a call
 may be sent twice; `reusable: true` means that the response never changes, so a repeated call gets the earlier result.
 
 The policy reads a 4xx as an error; a 429, a 5xx and connection problems leave the trajectory unscored after the last
-attempt, and so does a 401 if the entry sets `auth`. Responses of allowed hosts are not checked for harmful content.
+attempt, as does a 401 if the entry sets `auth`. Responses from allowed hosts are not checked for harmful content.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class HttpTool(Tool):
             response = await service.remote.request(
                 request.method, service.base_url + path, idempotent=request.resendable, **parts
             )
-        except ValueError as error:  # the URL is too long, or a text is not valid Unicode
+        except ValueError as error:  # the URL is too long, or contains invalid Unicode
             raise ToolError(service.secrets.hide(f"the request cannot be sent: {error}")) from None
         if response.status == 401 and service.has_auth:
             raise RemoteError(response.host, "the credentials in the configuration were rejected", 401)
@@ -114,7 +114,7 @@ class Http(Toolset):
         """Return one tool per endpoint."""
         parsed = validated(_HttpConfig, config)
         taken = connect(parsed).taken
-        limit_s = 2 * parsed.total_s  # leaves time to wait for another request that fails
+        limit_s = 2 * parsed.total_s  # twice, because a request may first wait until another one fails
         connection = {key: value for key, value in config.items() if key != "endpoints"}
         specs = []
         for index, endpoint in enumerate(parsed.endpoints):
@@ -136,7 +136,7 @@ def _show(response: Response, rule: ResponseRule) -> str:
     if kind.endswith("json") or not kind:
         try:
             return _show_json(json.loads(response.content), rule)
-        except (ValueError, RecursionError):  # the response is truncated, or not JSON
+        except (ValueError, RecursionError):  # the response is truncated, or is not JSON
             pass
     textual = kind.startswith("text/") or kind.endswith(("json", "xml", "javascript", "x-www-form-urlencoded"))
     if (textual or not kind) and b"\0" not in response.content:

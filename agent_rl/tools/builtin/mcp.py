@@ -187,7 +187,7 @@ def _spec(tool: RemoteTool, prefix: str, config: Mapping[str, Any]) -> ToolSpec:
 
 
 def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete a server's schema for the loader; `$schema` is dropped, because all are read as draft 2020-12."""
+    """Complete a server's schema for the loader; drop `$schema`, because every schema is read as draft 2020-12."""
     properties = {name: {} if value is True else value for name, value in (schema.get("properties") or {}).items()}
     for name in schema.get("required") or []:
         properties.setdefault(name, {})

@@ -4,7 +4,7 @@
       - name: python
         config: {mode: session, timeout_s: 10, packages: [numpy, sympy]}
 
-In `session` mode, variables survive from one call of a trajectory to the next, as in a notebook; in `stateless` mode,
+In `session` mode, variables survive between the calls of a trajectory, as in a notebook; in `stateless` mode,
 each call is a separate program. Trajectories share nothing in either mode. `timeout_s` and `memory_mb` limit one call;
 the entry's `max_concurrency` limits concurrent calls in a worker process (default: the number of cores).
 """
@@ -121,7 +121,7 @@ class Python(Tool):
             ExecutionStatus.MEMORY: f"MemoryError: the code needs more than {self.settings.memory_mb} MiB",
         }
         parts = [errors.lost + (limits.get(execution.status) or errors.remark or what)]
-        if errors.remark and self.session is not None:  # the sandbox adds a remark when it stops the process
+        if errors.remark and self.session is not None:  # a remark means that the sandbox stopped the process
             parts.append("All variables are lost; define them again.")
         if execution.stdout.strip():
             parts.append(f"Output until then:\n{shortened(execution.stdout.rstrip(), _MAX_ERROR_CHARS)}")
@@ -136,7 +136,7 @@ class _Errors:
 
     Attributes:
         lost: sentence about variables that were lost before this call, or "".
-        remark: the sandbox's remark on why it stopped the program, or "".
+        remark: the sandbox's reason for stopping the program, or "".
         text: the program's own error output, without traceback frames of library code.
     """
 
@@ -157,7 +157,7 @@ class _Errors:
         lines = self.text.split("\n")
         above = max((number for number, line in enumerate(lines, 1) if line.startswith("  ")), default=0)
         if '  File "<' not in self.text or above == len(lines):
-            is_bare = re.match(r"\w+(Error|Exception|Interrupt)\b", lines[-1])  # raised outside of the policy's code
+            is_bare = re.match(r"\w+(Error|Exception|Interrupt)\b", lines[-1])  # raised outside the policy's code
             return (lines[-1], "\n".join(lines[:-1])) if is_bare else None
         return "\n".join(lines[above:]), "\n".join(lines[:above])
 

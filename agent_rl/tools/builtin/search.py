@@ -9,7 +9,7 @@
           max_chars_per_document: 2000
 
 The index is built once, when the tool file is loaded (about 10 s for 100,000 passages), and all processes of a node
-share it. With `url` instead of `corpus`, a server gets Search-R1's request, POST {"queries", "topk", "return_scores"}:
+share it. With `url` instead of `corpus`, the tool sends a server Search-R1's POST {"queries", "topk", "return_scores"}:
 
         config:
           url: http://localhost:8000/retrieve
@@ -139,7 +139,7 @@ def _settings(config: Mapping[str, Any]) -> LocalSearchConfig | RemoteSearchConf
 
 
 def _index(settings: LocalSearchConfig) -> Bm25Index:
-    with _OPENING, Place("corpus").around("Fix the corpus"):  # the first trajectories start at the same time
+    with _OPENING, Place("corpus").around("Fix the corpus"):  # one by one, because many trajectories start at once
         return _open(settings)
 
 

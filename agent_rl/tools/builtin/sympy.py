@@ -93,7 +93,7 @@ class SymPy(Tool):
             raise ToolError("this cannot be computed here: it takes too much memory or does not end properly")
         try:
             answer = json.loads(execution.stdout)
-        except ValueError:  # for example an expression that prints
+        except ValueError:  # for example, the expression printed something
             answer = None
         if not isinstance(answer, dict):
             raise ToolError("this expression gives no result")

@@ -56,7 +56,7 @@ def to_atif(trajectory: Trajectory, model: str | None = None) -> dict[str, Any]:
 
 
 def from_atif(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert an ATIF document of any version to JSON data of a `Trajectory`; only agent_rl's files have all keys."""
+    """Convert an ATIF document of any version to JSON data of a `Trajectory`, with all keys if agent_rl wrote it."""
     extra = document.get("extra") or {}
     if "turns" in (extra.get(_KEY) or {}):
         own: dict[str, Any] = extra[_KEY]

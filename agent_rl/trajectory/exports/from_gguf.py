@@ -70,7 +70,7 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the relevant fields of the file, and the facts about the file."""
+    """Return the fields of the file that the conversion needs, and facts about the file."""
     try:
         import gguf
     except ImportError as error:

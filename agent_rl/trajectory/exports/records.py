@@ -1,4 +1,4 @@
-"""Selects trajectories of a trace, and converts each to one flat record for tables (pandas, DuckDB, a spreadsheet)."""
+"""Selects trajectories from a trace, and converts each to a flat record for tables (pandas, DuckDB, a spreadsheet)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def select(
     min_reward: float | None = None,
     limit: int | None = None,
 ) -> Iterator[Trajectory]:
-    """Yield the matching trajectories of a trace, without the incomplete lines of a killed run.
+    """Yield the matching trajectories of a trace, and skip incomplete lines, which a killed run may leave.
 
     Args:
         path: the trace.

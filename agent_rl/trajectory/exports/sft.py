@@ -30,7 +30,7 @@ class SftChoice:
     Attributes:
         min_reward: minimum reward; None means any score.
         split: the split of the row; None means any split.
-        trained: ids of the trajectories that were trained on; those without a split are selected only if listed here.
+        trained: ids of the trajectories that were trained on; if a split is set, trajectories without one must be here.
         per_prompt: maximum number of best trajectories per prompt in the whole trace; None means no limit.
         left_out: number of dropped trajectories by reason.
     """
@@ -65,7 +65,7 @@ class SftChoice:
         return [trajectory for trajectory in candidates if id(trajectory) in selected]
 
     def _refusal(self, trajectory: Trajectory) -> str | None:
-        """Return the reason why a trajectory is dropped, regardless of other trajectories, or None."""
+        """Return the reason for dropping a trajectory, regardless of other trajectories, or None if it may be kept."""
         split = split_of(trajectory)
         if self.split is not None and (trajectory.id not in self.trained if split is None else split != self.split):
             return f"not in the split {self.split}"

@@ -1,8 +1,8 @@
 """An append-only JSONL file of trajectories, to which many processes may write.
 
 Each trajectory is one line, written with a single write to a file that is open for appending, under an advisory lock.
-On a file system without locks, each node has its own lock, and the file system must keep appends of several nodes
-intact. Lustre keeps such appends intact; NFS mounted with `nolock` does not.
+On a file system without locks, the lock excludes only processes of the same node, so the file system itself must not
+mix lines that several nodes append. Lustre does not mix them; NFS mounted with `nolock` does.
 """
 
 from __future__ import annotations

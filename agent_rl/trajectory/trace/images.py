@@ -27,7 +27,7 @@ LEVEL = 1
 _MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 """Image modes that PNG supports and browsers show; images of other modes are converted to RGB."""
 _WRITES = 64
-"""Number of images that a process writes before it measures the size of the folder again."""
+"""Number of images that a process writes between measurements of the folder's size."""
 
 _sizes: dict[Path, tuple[int, int]] = {}
 """For each folder, its size (last measurement plus later writes) and the number of images written since then."""
@@ -54,7 +54,7 @@ def image_names(trajectory: Trajectory) -> list[str]:
 
 
 def has_images(trajectory: Trajectory) -> bool:
-    """Whether a trajectory has images that are not stored in files yet."""
+    """Whether a trajectory has images that have not been stored in files yet."""
     return any(not isinstance(image, str) for holder in _holders(trajectory) for image in holder.images)
 
 
@@ -101,7 +101,7 @@ def _holders(trajectory: Trajectory) -> Iterator[Message | ToolResult]:
 def _stored(folder: Path, image: Image, most_bytes: int | None) -> str | None:
     """Store an image and return its name, or None if it cannot be read."""
     try:
-        pixels = image.tobytes()  # reads the pixels of an image that was only opened
+        pixels = image.tobytes()  # Pillow reads the pixels of an opened file only now
     except (OSError, ValueError, SyntaxError):  # Pillow raises these errors for a broken file
         return None
     about = f"{image.mode} {image.size}".encode()

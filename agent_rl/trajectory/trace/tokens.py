@@ -1,7 +1,7 @@
 """Reads and writes `trace.tokens.jsonl` next to a trace: the token ids, masks and log-probs used in training.
 
 A line is `{"id": ..., "size": ..., "data": ...}`. `id` is the trajectory's id. `size` is the number of bytes after the
-comma that follows it, which a reader uses to recognize an incomplete line. `data` is a line of JSON followed by binary
+comma that follows it, so that a reader recognizes an incomplete line. `data` is a line of JSON followed by binary
 numbers, compressed by zlib and encoded as base64. The JSON contains the messages, the tools, and for each sequence the
 numbers of prompt and response tokens, whether it has log-probs, and the number of images. The numbers are the ids of
 all sequences (prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as
@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from typing_extensions import TypedDict  # pydantic supports typing.TypedDict only from Python 3.12 on
+from typing_extensions import TypedDict  # before Python 3.12, pydantic does not support typing.TypedDict
 
 from agent_rl.work.parts import append_lines, parts, sibling, whole_lines
 
@@ -51,7 +51,7 @@ class Tokens(TypedDict):
 
 
 def sampled_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the start and the end of each run of sampled tokens, each of which is a turn, or the notes of a fold."""
+    """Return the start and the end of each run of sampled tokens; a run is a turn, or the notes of a fold."""
     import numpy as np
 
     edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(mask) != 0, [0]]))).tolist()
@@ -137,10 +137,10 @@ def pack(values: Sequence[float]) -> str:
 
 
 def unpack(text: str) -> list[float]:
-    """Unpack the numbers in a text that `pack` returned.
+    """Unpack the numbers from text that `pack` returned.
 
     Raises:
-        ValueError: `pack` did not return this text.
+        ValueError: the text did not come from `pack`.
     """
     return _numbers("f", _bytes(text))
 
@@ -186,7 +186,7 @@ def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
 
 
 def _text(data: bytes) -> str:
-    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the default memory takes as long as packing a record
+    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the memory of the default level takes as long as packing
     return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 

@@ -23,7 +23,7 @@ from agent_rl.trajectory.trace.tokens import Tokens, append_tokens
 from agent_rl.work.concurrency import OneThread
 
 PATIENCE_S = 5.0
-"""Maximum number of seconds to wait for a record; after that time, records are lost until that record is written."""
+"""Maximum number of seconds to wait for a record; later records are then lost until that record has been written."""
 
 
 class TraceWriter:
@@ -67,7 +67,7 @@ class TraceWriter:
         return results[0] if results else trajectory
 
     def tokens(self, id: str, tokens: Tokens) -> None:
-        """Write the tokens of a trajectory without waiting; this process writes later records after these tokens."""
+        """Queue the tokens of a trajectory without waiting; this process writes them before any later record."""
         if future := self._start(lambda: append_tokens(self.path, id, tokens, part_bytes=self._part_bytes)):
             future.add_done_callback(self._judge)
 
@@ -84,7 +84,7 @@ class TraceWriter:
             self._judge(future)
 
     def _start(self, write: Callable[[], None]) -> Future[Exception | None] | None:
-        """Queue a write for the thread; return None (and lose the record) while an earlier record is overdue."""
+        """Queue a write for the thread, or lose the record and return None while an earlier record is overdue."""
         if self._overdue is not None and not self._overdue.done():
             self.lost += 1
             return None

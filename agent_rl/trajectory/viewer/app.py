@@ -92,7 +92,7 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
 
 
 def _refusal(request: Request, hosts: Sequence[str], token: str | None) -> Response | None:
-    """Return the refusal of a request with a wrong host (DNS rebinding), origin, method or token, otherwise None."""
+    """Return a response that refuses a wrong host (DNS rebinding), origin, method or token, otherwise None."""
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
     if name not in hosts:

@@ -26,7 +26,7 @@ _FEW = 40
 _SHIFT = 0.012
 """Horizontal distance in a PNG between the marks of two lines at the same step, as a share of the range of steps."""
 _DASHES = ((1, 2), (5, 3), (7, 2))
-"""Dash patterns of the levels, as lengths of dash and gap."""
+"""Dash patterns for the levels, each with the lengths of a dash and a gap."""
 
 Point = tuple[float, float]
 Interval = tuple[float, float, float]
@@ -78,7 +78,7 @@ class Chart:
         """Return the figure as HTML with an inline SVG, or an empty string if the chart has no points.
 
         Args:
-            link: URL that a click on a step leads to, without the step's number at its end; empty means no links.
+            link: URL that a click on a step opens, without the step's number at its end; empty means no links.
         """
         if not self:
             return ""
@@ -115,7 +115,7 @@ class Chart:
         for (name, value), dashes in zip(self.levels.items(), itertools.cycle(_DASHES), strict=False):
             handle = axes.axhline(value, color=COLOURS[-1], dashes=dashes, linewidth=1.2)
             legend.append((f"{name}: {value:.4g}", handle))
-        margin = 0.03 * (scale.ticks[-1] - scale.ticks[0])  # otherwise marks at the outer ticks would be cut off
+        margin = 0.03 * (scale.ticks[-1] - scale.ticks[0])  # otherwise marks at the outermost ticks would be cut off
         axes.set_ylim(scale.ticks[0] - margin, scale.ticks[-1] + margin)
         axes.set_title(one_line(self.title, _LONGEST), loc="left", fontweight="bold", parse_math=False)
         axes.set_xlabel("step")
@@ -176,7 +176,7 @@ def _plot(axes: Any, line: _Line, colour: str, shift: float) -> Any:
         handle = axes.errorbar(steps, values, [below, above], fmt="o", color=colour, capsize=3, markersize=7)
     if line.points or handle is None:
         steps, values = [point[0] for point in line.points], [point[1] for point in line.points]
-        marker = "" if line.marks or len(steps) >= _FEW else "o"  # next to marks, a dot would look like a mark
+        marker = "" if line.marks or len(steps) >= _FEW else "o"  # a dot on a line with marks would look like a mark
         (handle,) = axes.plot(steps, values, color=colour, marker=marker, markersize=3.5)
     return handle
 

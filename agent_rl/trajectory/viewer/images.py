@@ -1,7 +1,7 @@
 """Finds and checks the images of a trajectory, which a page requests by number.
 
 Only files in the image folder next to the trace are shown, and only if Pillow reads them as PNG, JPEG, GIF or WebP and
-they are not huge. The media type depends on the content, not on the name. SVG and URLs on other hosts are never shown.
+they are not huge. The media type depends on the content, not on the name. SVG and images at URLs are never shown.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _opened(file: Path) -> Iterator[Any]:
         raise ValueError("pillow is not installed: install agent-rl[service]") from error
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the code below checks the size
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the size is checked below
             image = Image.open(file, formats=tuple(TYPES))
     except Image.DecompressionBombError as error:
         raise ValueError("the image has too many pixels") from error

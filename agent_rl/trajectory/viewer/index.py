@@ -42,7 +42,7 @@ MEASURES = {
     "turns": "turns",
     "tokens": "tokens",
 }
-"""The measures that a comparison shows, with their columns."""
+"""The measures that a comparison shows, and the column for each."""
 _BATCH = 2_000
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class TraceIndex:
         folder = folder or cache_folder()
         try:
             self._open_in(folder)
-        except (OSError, sqlite3.Error) as error:  # there is no home directory, or the file system has no locks
+        except (OSError, sqlite3.Error) as error:  # for example without a home directory or file locks
             self._own = tempfile.TemporaryDirectory(prefix="agent_rl-viewer-")
             logger.warning("the index cannot be kept in %s (%s), so it is rebuilt at each start", folder, error)
             self._open_in(Path(self._own.name))
@@ -90,7 +90,7 @@ class TraceIndex:
             progress: function that is called repeatedly with the number of bytes read.
         """
         files = [replace(source, path=part) for source in self.sources for part in trace.parts(source.path)]
-        with self._alone:  # another viewer of the same files may use the same database
+        with self._alone:  # locked, because another viewer of the same files uses the same database
             return sum(self._refresh(file, progress) for file in files)
 
     def count(self, query: Query | None = None) -> int:
@@ -102,9 +102,9 @@ class TraceIndex:
         """Return the columns of the trajectories on a page of a query's results."""
         where, values = query.condition()
         order = "DESC" if query.descending else "ASC"
-        # equal rows are shuffled, because the last trajectories of a step are its longest
+        # shuffle rows with equal values, because a step's last trajectories are its longest
         order_by = f"ORDER BY {query.sort} {order} NULLS LAST, id * 2654435761 % 4294967296"
-        # sorts only the ids, because sorting whole rows takes ten times as long
+        # sort only the ids, because sorting whole rows takes ten times as long
         page = f"SELECT id FROM trajectories t {where} {order_by} LIMIT {PAGE} OFFSET ?"
         sql = f"SELECT * FROM trajectories WHERE id IN ({page}) {order_by}"
         return self._rows(sql, [*values, PAGE * query.page])
@@ -161,7 +161,7 @@ class TraceIndex:
         return self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])
 
     def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
-        """Return the correctness of each prompt's samples in a step, for trajectories with these facets."""
+        """Return the correctness of the samples in a step that match the facets, in one list per prompt."""
         where, values = Query({**facets, "step": str(step)}).condition()
         scored = f"{where} AND correctness IS NOT NULL"
         sql = f"SELECT prompt_key, correctness FROM trajectories t {scored} ORDER BY prompt_key"
@@ -169,7 +169,7 @@ class TraceIndex:
         return [[row["correctness"] for row in group] for _, group in groups]
 
     def ends(self, file: str) -> tuple[int | None, int | None]:
-        """Return the first and last validation step of a file, or its first and last step if it has fewer than two."""
+        """Return a file's first and last validation step, or its first and last step if it has fewer than two."""
         sql = "SELECT DISTINCT step FROM trajectories WHERE file = ? AND step IS NOT NULL {} ORDER BY step"
         held_out, all_steps = (
             [row["step"] for row in self._rows(sql.format(where), [file])] for where in ("AND split = 'test'", "")
@@ -220,7 +220,7 @@ class TraceIndex:
         database = sqlite3.connect(self.path, check_same_thread=False, timeout=30)
         database.row_factory = sqlite3.Row
         database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=OFF")  # a lost index can be rebuilt
+        database.execute("PRAGMA synchronous=OFF")  # unsafe, but a lost index can be rebuilt
         return database
 
     def _open_in(self, folder: Path) -> None:
@@ -276,7 +276,7 @@ class TraceIndex:
         number = first = highest[0] if highest else 0
         batch, stored = RowBatch(file, offset), Future[None]()
         stored.set_result(None)
-        with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, without the GIL
+        with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, and releases the GIL
             for line in lines(source, offset):
                 progress(len(line))
                 number += batch.read(number + 1, source.name, line)

@@ -168,7 +168,7 @@ class Pages:
         return match
 
     def _around(self, request: Request, number: int) -> dict[str, Any]:
-        """Return a trajectory's neighbours in the table, and the query parameters of the table."""
+        """Return the trajectories before and after a trajectory in the table, and the query parameters of the table."""
         before, after = self.index.neighbours(number, Query(request.query_params))
         return {"before": before, "after": after, "back": _back(request.query_params)}
 
@@ -205,7 +205,7 @@ def _back(parameters: Mapping[str, str]) -> str:
 
 
 def _linker(parameters: Mapping[str, str]) -> Callable[..., str]:
-    """Return a function that makes the query string of this page with some parameters changed."""
+    """Return a function that returns this page's query string with some parameters changed."""
 
     def link(**changed: Any) -> str:
         values = {**parameters, **{key: str(value) for key, value in changed.items()}}

@@ -16,11 +16,11 @@ class Query:
     """The filters, the order (`sort`, `descending`) and the page (from 0) of a list of trajectories.
 
     Args:
-        parameters: the parameters of a URL; invalid values are ignored. A name in `FACETS` contains the value to match,
-            and a name in `NUMBERS` with `_min` or `_max` contains a limit. `tool` names a called tool, and `component`
-            a component with a value from `component_min` to `component_max`. `error` is yes or no, and all words of
-            `text` must occur. `sort` is a name in `NUMBERS` or `step`, the default; `order` is desc or asc, and `page`
-            is a number.
+        parameters: the parameters of a URL; invalid values are ignored. A parameter named in `FACETS` is the value to
+            match, and a parameter with a name in `NUMBERS` plus `_min` or `_max` is a limit. `tool` names a called
+            tool, and `component` names a component with a value from `component_min` to `component_max`. `error` is yes
+            or no, and a trajectory must contain all words of `text`. `sort` is a name in `NUMBERS` or `step`, the
+            default; `order` is desc or asc, and `page` is a number.
     """
 
     def __init__(self, parameters: Mapping[str, str] | None = None) -> None:

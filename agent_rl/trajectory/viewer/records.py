@@ -25,7 +25,7 @@ _IN_A_RUN = (
     "*.atif.json",
     "trace-*.jsonl",
 )
-"""Patterns of files in the folder of a run, an evaluation, verl's dumps, or ATIF."""
+"""Patterns for the record files in the folder of a run, an evaluation, verl's dumps, or ATIF documents."""
 _DUMPS = ("rollouts/*.jsonl", "validation/*.jsonl")
 
 
@@ -85,7 +85,7 @@ def _in_folder(folder: Path) -> list[Path]:
 
 
 def _name(path: Path, others: Sequence[Path]) -> str:
-    """Return the shortest end of a path, including its folder, that differs from the end of every other path."""
+    """Return the shortest end of a path, with at least one folder, that is not the end of any other path."""
     for count in range(2, len(path.parts)):
         end = path.parts[-count:]
         if not any(other.parts[-count:] == end for other in others if other != path):

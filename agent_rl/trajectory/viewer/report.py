@@ -54,7 +54,7 @@ RUN_CHARTS = {
     "Entropy": {"actor/entropy": "entropy"},
     "Seconds per step": {"timing_s/step": "step", "timing_s/gen": "generation", "timing_s/update_actor": "update"},
 }
-"""The curves of the viewer's first page."""
+"""The curves on the viewer's first page."""
 COMPARED = {
     "critic/score/mean": "Reward",
     "agent/acc": "Success",
@@ -76,7 +76,7 @@ FACTS = {
 }
 """Configuration keys whose values a run's heading shows, by label."""
 ENDS = 3
-"""Number of steps at the start and at the end that the tables average; for a short run, half of its steps."""
+"""Number of steps that the tables average at the start and at the end of a run; in a short run, half of its steps."""
 MOST_SHOWN = 3
 """Maximum number of best trajectories, and of worst trajectories, on the page."""
 MOST_IMAGES = 12
@@ -94,7 +94,7 @@ class Trajectories:
 
     success: Sequence[Success] = ()
     held_out: Sequence[Success] = ()
-    """Success in the validations during training."""
+    """Success in each validation during training."""
     best: Sequence[Mapping[str, Any]] = ()
     worst: Sequence[Mapping[str, Any]] = ()
     changed: Sequence[Mapping[str, Any]] = ()
@@ -166,7 +166,7 @@ def facts(run: Run) -> dict[str, Any]:
 
 
 def run_facts(run: Run) -> dict[str, str]:
-    """Return model, data, algorithm, seed and time of a run by label, for its heading."""
+    """Return a run's model, data, algorithm, seed and times by label, for its heading."""
     keys = dict(leaves(run.about.get("configuration") or {}))
     values = {name: keys.get(key) for name, key in FACTS.items()}
     if started := run.about.get("started"):
@@ -204,7 +204,7 @@ def charts(runs: Sequence[Run]) -> list[Chart]:
 
 
 def run_charts(run: Run) -> list[Chart]:
-    """Return the six charts of the viewer's first page; some may be empty."""
+    """Return the six charts on the viewer's first page; some may be empty."""
     validations = {
         f"validation {name.partition('/acc/')[0]}": [(step, value, None, None) for step, value in points]
         for name, points in _validation(run)

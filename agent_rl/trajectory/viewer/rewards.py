@@ -18,7 +18,7 @@ from agent_rl.trajectory.viewer.index import TraceIndex
 
 
 def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a reward's parts, whether the trace contains weights, and whether the parts add up to the total.
+    """Return a reward's parts, whether the trace contains their weights, and whether they add up to the total.
 
     A part has `name`, `value`, `weight`, its contribution `gives` (weight times value), and the `verdicts` of judges;
     a value is None if it was not measured or is not in the trace.
@@ -30,7 +30,7 @@ def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
     values, verdicts, parts = components(record), dict(_verdicts(record)), list[dict[str, Any]]()
     for name in dict.fromkeys([*values, *verdicts]):
         weight = weights.get(name)
-        value = None if weights and weight is None else values.get(name)  # the component's gate is closed
+        value = None if weights and weight is None else values.get(name)  # None if the component's gate is closed
         gives = None if value is None or weight is None else weight * value
         shown = verdicts.get(name, ())
         parts.append({"name": name, "value": value, "weight": weight, "gives": gives, "verdicts": shown})

@@ -139,12 +139,12 @@ def _stored(text: Any) -> str:
 
 
 def _label(value: Any) -> str | None:
-    """Return the value of a filter as pages show it and send it back."""
+    """Return a filter's value in the form that pages show, and that browsers send back."""
     return visible(value) if value else None
 
 
 def _prompt_key(record: Mapping[str, Any], question: str, info: Mapping[str, Any]) -> str:
-    """Return a key that all samples of a row share, in all runs on the same data."""
+    """Return a key that is the same for all samples of a row, in all runs on the same data."""
     index = info.get("index", info.get("row"))
     text = f"{record.get('data_source', '')}\0{index if index is not None else ''}\0{question}"
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()

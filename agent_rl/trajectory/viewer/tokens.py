@@ -14,7 +14,7 @@ from agent_rl.trajectory.trace import TokenSequence
 MOST_TOKENS = 20_000
 """Maximum number of tokens per sequence on a page; `?full=1` shows all."""
 SHADES = ((0.9, "s"), (0.5, "s s1"), (0.1, "s s2"), (0.01, "s s3"), (0.0, "s s4"))
-"""The lowest probability that a token of each style has."""
+"""The minimum probability of the tokens in each style."""
 
 
 class ShadedToken(NamedTuple):

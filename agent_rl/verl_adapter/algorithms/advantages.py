@@ -1,4 +1,4 @@
-"""The advantages of a batch, as `AgentTrainer` computes them and as `agent-rl certify algo` checks them."""
+"""Computes the advantages of a batch for `AgentTrainer` and for the checks of `agent-rl certify algo`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import numpy as np
 from agent_rl.verl_adapter.algorithms.turn import members, to_go
 
 ESTIMATOR = "agent_rl_gigpo"
-"""The value of `algorithm.adv_estimator`."""
+"""The value of `algorithm.adv_estimator` that selects this estimator."""
 EPSILON = 1e-6
 """The number that verl adds to a standard deviation before dividing by it."""
 
@@ -31,19 +31,19 @@ def gigpo_advantages(
     """Return each turn's advantage: its trajectory's advantage plus `weight` times its state's advantage.
 
     A trajectory's advantage compares its reward with the rewards of all samples of its prompt. A state's advantage
-    compares the turn's discounted reward to go with those of all turns in the group that start in this state; if there
+    compares the turn's discounted reward-to-go with those of all turns in the group that start in this state; if there
     is only one such turn, the advantage is 0.
 
     Args:
         rewards: the reward of each turn, one sequence (turns) per trajectory.
         groups: the prompt of each trajectory.
-        states: the state before each turn, one sequence (turns) per trajectory; an empty one skips the comparison.
+        states: the state before each turn, one sequence (turns) per trajectory; if empty, no states are compared.
         weight: weight of the state-level advantage.
         discount: per-turn discount that the state-level advantage applies to later rewards.
-        by_std: whether to divide by the standard deviation of the group, or of the turns in a state.
+        by_std: whether to divide each difference from a mean by the standard deviation of the compared values.
 
     Returns:
-        One array (turns) per trajectory, and the share of turns without another turn in the same state.
+        One array (turns) per trajectory, and the share of turns whose state no other turn of the group has.
     """
     advantages = [np.zeros(len(own)) for own in rewards]
     compared = 0

@@ -2,7 +2,7 @@
 
 - GDPO (Liu et al. 2026, https://arxiv.org/abs/2601.05242; `algo=gdpo`) normalizes each component of the reward within
   the group, adds up the weighted results, and divides the sum by the standard deviation of the batch.
-- The optimal-token baselines weight a token's baseline with the sum of the vocabulary's squared probabilities.
+- The optimal-token baselines weight a token's baseline by the sum of the squared probabilities over the vocabulary.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from agent_rl.verl_adapter.trained_samples import finals, reported, session_of
 from agent_rl.verl_adapter.updates import trained_keys
 
 GDPO = "gdpo"
-"""The value of `algorithm.adv_estimator`."""
+"""The value of `algorithm.adv_estimator` that selects GDPO."""
 SQUARES = "sum_pi_squared"
 KEYS, WEIGHTS = "gdpo_reward_keys", "gdpo_reward_weights"
-"""verl's keys under `algorithm` for the names of logged numbers and for the weights of these numbers."""
+"""verl's keys under `algorithm`: the first lists logged numbers, and the second lists the weight of each number."""
 
 
 def component_weights(settings: RewardSettings, step: int) -> dict[str, float]:
@@ -54,7 +54,7 @@ def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, flo
         data.non_tensor_batch[f"component/{name}"] = np.array(numbers, dtype=object)
     mask_BT = data.batch["response_mask"]
     data.batch["prompts"] = mask_BT[:, :0]
-    data.batch["attention_mask"] = (mask_BT.flip(1).cumsum(1).flip(1) > 0).to(mask_BT)  # ends at the last sampled token
+    data.batch["attention_mask"] = (mask_BT.flip(1).cumsum(1).flip(1) > 0).to(mask_BT)  # 1 up to the last sampled token
     own = {KEYS: [f"component/{name}" for name in names]}
     own[WEIGHTS] = list(algorithm.get(WEIGHTS) or [weights.get(name, 1.0) for name in names])
     if len(own[WEIGHTS]) != len(names):
@@ -64,7 +64,7 @@ def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, flo
 
 
 def add_squares(data: Any, batch: Any) -> None:
-    """Add the column `sum_pi_squared` (rows, response tokens), which the pass for old log-probs has computed."""
+    """Add the column `sum_pi_squared` (rows, response tokens), which the log-prob pass has computed."""
     import transfer_queue as tq
     from verl.workers.utils.padding import response_from_nested
 

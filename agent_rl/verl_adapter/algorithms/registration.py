@@ -1,4 +1,4 @@
-"""Registers agent_rl's estimators with verl, and keeps verl's losses from being replaced without notice."""
+"""Registers agent_rl's estimators with verl, and prevents verl's losses from being replaced silently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_rl.verl_adapter.algorithms import maxrl, remax, turns
 
 
 def register(module: ModuleType) -> None:
-    """`verl.trainer.ppo.core_algos`: add agent_rl's estimators, and reject a second policy loss of the same name."""
+    """`verl.trainer.ppo.core_algos`: add agent_rl's estimators, and reject a second policy loss with the same name."""
     remax.register_estimator(module)
     maxrl.register_estimator(module)
     for name in turns.BY_TURN:

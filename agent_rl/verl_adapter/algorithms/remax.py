@@ -1,7 +1,8 @@
 """ReMax (`algo=remax`) for verl's v1 trainer, which has the formula but computes no greedy baselines.
 
-The module `rollout` runs one more, greedily decoded episode per prompt, and publishes its reward. This module contains
-the trainer's parts: the advantage estimator and its metrics. The greedy episode is not part of the training data.
+The module `rollout` runs an additional, greedily decoded episode per prompt and publishes its reward. This module
+contains the trainer's parts: the advantage estimator and its metrics. The greedy episode is not part of the training
+data.
 
 If the greedy episode has no score, its prompt has no baseline and fails. The asynchronous modes replace such a prompt;
 `mode=sync` leaves out the prompt's samples and counts the prompt in `agent/without_baseline`.
@@ -18,7 +19,7 @@ ESTIMATOR = "agent_rl_remax"
 """The value of `algorithm.adv_estimator`; verl's own `remax` expects baselines that the v1 trainer does not pass."""
 
 MANAGER = "agent_rl.verl_adapter.rollout.ReMaxAgentLoopManager"
-"""The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class`."""
+"""The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class` that ReMax requires."""
 
 GREEDY_SESSION = 0
 """The number of the greedy session; sessions 1 to n are the samples."""

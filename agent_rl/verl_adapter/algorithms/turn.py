@@ -1,8 +1,9 @@
 """Assigns credit to individual turns with an exact gradient (`algo=turn`).
 
-The advantage of a turn is its reward to go minus the mean reward to go of the prompt's other samples that reach the
-same turn. Published scripts instead normalize rewards per turn index and sum them to the end, which yields a mean
-gradient that can point away from the exact gradient (https://github.com/verl-project/verl/issues/7244).
+The advantage of a turn is its reward-to-go minus the mean reward-to-go of the prompt's other samples that reach the
+same turn. Published scripts instead normalize the rewards at each turn index and add up the results from a turn to the
+end, which yields a mean gradient that can point away from the exact gradient
+(https://github.com/verl-project/verl/issues/7244).
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any
 import numpy as np
 
 ESTIMATOR = "agent_rl_turn"
-"""The value of `algorithm.adv_estimator`."""
+"""The value of `algorithm.adv_estimator` that selects this estimator."""
 
 
 def turn_advantages(
     rewards: Sequence[Sequence[float]], groups: Sequence[Hashable], discount: float = 1.0
 ) -> list[np.ndarray[Any, Any]]:
-    """Return each turn's advantage: its reward to go minus the mean reward to go of the other members at this turn.
+    """Return each turn's advantage: its reward-to-go minus the mean reward-to-go of the other members at this turn.
 
     If only one member reaches a turn, the baseline of this turn is 0. A group with only one member gets advantage 0,
     because training leaves such groups out. No advantage is divided by a standard deviation.

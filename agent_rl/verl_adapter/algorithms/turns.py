@@ -1,6 +1,6 @@
 """`TurnTable`: the trajectories of a batch, turn by turn, for estimators that assign each turn its own advantage.
 
-verl stores one row per training sequence, and the reward on the row's last token. A trajectory may have several rows,
+verl stores one row per training sequence, with the reward on the row's last token. A trajectory may have several rows,
 so `credit_fields` sends the turns' positions with every row; the turns' rewards are read from the last row.
 """
 
@@ -27,8 +27,8 @@ BY_TURN = (ESTIMATOR, gigpo.ESTIMATOR)
 RECORDS = "turn_records"
 """Column of `DataProto.non_tensor_batch`: the `extra_fields` of each row, or None for a padding row."""
 SPANS, STATES, REWARDS = "turn_spans", "turn_states", "turn_rewards"
-"""Keys of a row's `extra_fields` for the `[turn, start, end]` of each sampled span of a response (turns begin at 1),
-the hash of the state before each turn of the trajectory, and the reward of each turn."""
+"""Keys in a row's `extra_fields`: the `[turn, start, end]` of each sampled span of a response (turns begin at 1), the
+hash of the state before each turn of the trajectory, and the reward of each turn."""
 
 
 def credit_fields(sequence: TrainingSequence, trajectory: Trajectory, states: list[str]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def credit_fields(sequence: TrainingSequence, trajectory: Trajectory, states: li
 
 
 def turn_states(trajectory: Trajectory, history: int = 0) -> list[str]:
-    """Return the hash of the state before each turn; equal states of one prompt's samples have equal hashes.
+    """Return the hash of the state before each turn; within a prompt's samples, equal states have equal hashes.
 
     A state is the last value that the environment's `state_key` returned before the turn or, without that method, the
     text of the previous turn's observation. A turn without such a value or text has a unique state.
@@ -185,7 +185,7 @@ class TurnTable:
 
         Args:
             advantages: one array per trajectory, with an advantage per turn.
-            like: a tensor with the type and device of the result.
+            like: a tensor whose type and device the result gets.
         """
         import torch
 

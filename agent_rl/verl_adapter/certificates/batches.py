@@ -81,7 +81,7 @@ class TabularRows:
         self.columns["turn_records"] = [*(_record(each, place) for each, place in sequences), None]
 
     def of_batch(self, batch: Sequence[tuple[int, Sequence[int]]]) -> tuple[list[int], list[str], list[str]]:
-        """Return the rows, keys and uids of a batch, which is given as each group's prompt and trajectories."""
+        """Return the rows, keys and uids of a batch; `batch` contains each group's prompt and trajectories."""
         rows, keys, uids = [], [], []
         for group, (prompt, members) in enumerate(batch):
             for session, number in enumerate(members):
@@ -92,7 +92,7 @@ class TabularRows:
         return rows, keys, uids
 
     def data(self, rows: Sequence[int], uids: Sequence[str], padding: int = 0, greedy: bool = False) -> DataProto:
-        """Return rows, plus `padding` padding rows, as verl passes them to an estimator; `greedy` adds baselines."""
+        """Return these rows and `padding` padding rows as verl passes them to an estimator; `greedy` adds baselines."""
         chosen = [*rows, *[-1] * padding]
         tensors = {name: tensor[chosen] for name, tensor in self.tensors.items()}
         if greedy:
@@ -106,7 +106,7 @@ class TabularRows:
 def _values(
     trajectories: Sequence[Sequence[TabularTrajectory]], policy: Any, states: Mapping[str, int]
 ) -> dict[tuple[int, tuple[int, ...]], float]:
-    """Return the expected reward after each prompt and prefix of events, as an exact critic would do."""
+    """Return the expected reward after each prompt and prefix of events, as an exact critic would predict it."""
     sums: dict[tuple[int, tuple[int, ...]], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for trajectory in (each for own in trajectories for each in own if each.is_scored):
         probability = trajectory.chance

@@ -20,7 +20,7 @@ LARGE = (16, 256, 2048)
 WHITENED = ("gae", "gdpo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
 """Estimators that divide by the batch's standard deviation, so one group does not show their gradient's direction."""
 EXACT, SAME_DIRECTION, NEAR = 1e-6, 1e-9, 1e-3
-"""Limits of the mean gradient's relative error, of 1 minus its cosine, and of 1 minus a large batch's cosine."""
+"""Limits on the mean gradient's relative error, on 1 minus its cosine, and on 1 minus a large batch's cosine."""
 
 
 def certify(
@@ -49,9 +49,9 @@ def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, smal
 
     `cosine` and `length` compare the mean gradient with the exact gradient: the worst cosine and the range of lengths
     over the processes for which the objective is declared. `large_cosine` is the worst cosine in the largest batch.
-    `variance` is the per-sample variance of the gradient estimate, divided by its squared length, relative to that of
-    the estimator `rloo` (geometric mean over the processes). None means that a figure was not computed. `processes`
-    contains the figures for each process; for an estimator in `WHITENED`, their cosine is that of the largest batch.
+    `variance` is the per-sample variance of the gradient estimate, divided by its squared length, as a multiple of the
+    same figure for `rloo` (geometric mean over the processes). None means that a figure was not computed. `processes`
+    contains the figures for each process; for an estimator in `WHITENED`, each cosine is that of the largest batch.
     """
     processes = [process for process in PROCESSES if process.is_small or not small]
     return summarize(name, method, [certify_process(world(process), method, sizes) for process in processes])
@@ -113,7 +113,7 @@ def _cosines(figures: Iterable[tuple[float, float, float]]) -> list[float]:
 
 
 def _verdict(inside: list[dict[str, Any]], outside: list[dict[str, Any]], has_objective: bool) -> str:
-    """Return the verdict from the rows of processes for which an objective is declared, and from all other rows."""
+    """Derive the verdict from the rows of processes with a declared objective (`inside`) and from all other rows."""
     worst = min(row["cosine"] for row in inside)
     if any(row["padding"] for row in inside + outside):
         return f"biased: padding rows change the advantages, cosine {worst:.3f}"

@@ -43,7 +43,7 @@ class Method:
 
     Attributes:
         estimator: `algorithm.adv_estimator`, or a function with the arguments of `AgentTrainer.estimate_advantages`.
-        algorithm: verl's configuration of the algorithm.
+        algorithm: the `algorithm` section of verl's configuration.
         actor: verl's `ActorConfig`.
         fewest: the size of the smallest group that is trained on.
         is_coupled: whether the advantages of a group depend on the other groups of a batch.
@@ -87,7 +87,7 @@ class Method:
         return result.batch["advantages"]
 
     def loss(self, log_probs_BT: Any, advantages_BT: Any, mask_BT: Any, samples: int) -> Any:
-        """Return verl's loss of one update per sample, dividing a sum over tokens by the number of samples."""
+        """Return verl's per-sample loss for one update; a sum over tokens is divided by the number of samples."""
         actor, mode = self.actor, self.actor.loss_agg_mode
         actor.global_batch_info.update(
             dp_size=1,

@@ -45,7 +45,7 @@ def estimators() -> list[str]:
 
 
 def find(names: list[str]) -> list[str]:
-    """Return the named methods; `rloo` means `algo=rloo` and the estimator, and an empty list means all methods.
+    """Return the named methods; `rloo` means both `algo=rloo` and the estimator, and an empty list means all methods.
 
     Raises:
         ConfigError: one of the methods does not exist.
@@ -62,7 +62,7 @@ def find(names: list[str]) -> list[str]:
 
 @cache
 def method(name: str) -> Method:
-    """Return the method of an `algo=` configuration, or an estimator with a loss that sums over tokens."""
+    """Return the method for an `algo=` configuration, or for an estimator with a loss that sums over tokens."""
     if name.startswith(WORD):
         config = _compose(name)
         mode = config.actor_rollout_ref.actor.loss_agg_mode
@@ -72,7 +72,7 @@ def method(name: str) -> Method:
 
 
 def user_method(text: str) -> Method:
-    """Return the method of a user's function, with a loss that sums over tokens.
+    """Return the method for a user's function, with a loss that sums over tokens.
 
     Args:
         text: `file.py:f`. A function with the argument `batch_keys` is called like

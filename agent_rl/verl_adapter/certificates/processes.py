@@ -26,7 +26,7 @@ class TabularTrajectory:
         chance: the joint probability of all random outcomes that do not depend on the policy.
         is_scored: whether the trajectory reaches the trainer.
         events: the actions and the random outcomes so far, in order.
-        is_likely: whether each random outcome so far was the more likely one.
+        is_likely: whether each random outcome so far was the more likely of the two.
     """
 
     prompt: int = 0
@@ -45,7 +45,7 @@ class TabularTrajectory:
         return action
 
     def happens(self, probability: float) -> bool:
-        """Return whether an event that does not depend on the policy happens."""
+        """Draw an event that does not depend on the policy, and return whether it happens."""
         event = self._next()
         self.chance *= probability if event else 1 - probability
         self.is_likely &= bool(event) == (probability > 0.5)
@@ -64,7 +64,7 @@ class TabularTrajectory:
         self.sequences.append([])
 
     def fail(self) -> None:
-        """End without a score."""
+        """End the trajectory without a score."""
         self.is_scored = False
 
     @property
@@ -135,7 +135,7 @@ def lengths(play: TabularTrajectory) -> None:
 
 
 def turn_rewards(play: TabularTrajectory) -> None:
-    """Play up to three turns that sample their content and whether to continue; each turn and the end earn a reward."""
+    """Play up to three turns that sample their content and whether to continue; every turn and the end are rewarded."""
     content = 0
     for turn in range(3):
         content += play.sample(f"content {turn}")
@@ -198,7 +198,7 @@ def unscored(play: TabularTrajectory) -> None:
 
 
 def components(play: TabularTrajectory) -> None:
-    """The reward has two components of different size: accuracy, and a penalty for length."""
+    """The reward has two components of different magnitude: accuracy, and a penalty for length."""
     turns = 1
     while turns < 4 and play.sample(f"turn {turns}"):
         play.observe(2)

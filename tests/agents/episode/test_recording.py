@@ -31,7 +31,7 @@ def test_each_sample_has_all_tokens_before_it() -> None:
 
 
 def test_tokens_of_other_turns_are_refused() -> None:
-    said = r"^trajectory 7_0: its 2 turns have 1 stretches of sampled tokens. Choose another trajectory"
+    said = r"^trajectory 7_0: it has 2 turns, but 1 runs of sampled tokens. Choose another trajectory"
     with pytest.raises(ConfigError, match=said):
         Recording(recorded(Turn("a"), Turn("b"), mask=[1] * 6), 1)
     with pytest.raises(ConfigError, match=r"^--turn: trajectory 7_0 has no turn 0. Choose a turn from 1 to 1"):

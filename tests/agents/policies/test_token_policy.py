@@ -320,7 +320,7 @@ def test_conversation_may_be_replaced_by_another(policy, tokenizer):
 
 def test_conversation_that_leaves_no_token_is_unscored(policy):
     made, _ = policy(ANSWER, prompt_length=60, response_length=10)
-    with pytest.raises(UnscoredError, match="leaves none for an answer"):
+    with pytest.raises(UnscoredError, match="which leaves none for an answer"):
         asyncio.run(made.begin([*PROMPT, {"role": "user", "content": "word " * 100}], []))
 
 

@@ -161,7 +161,7 @@ def test_images_of_an_observation_reach_the_trajectory() -> None:
 
 def test_an_environment_that_answers_messages_refuses_a_simulated_user() -> None:
     user = {"extra_info": {"user": {"replies": ["yes"]}}}
-    with pytest.raises(ConfigError, match=r"world has step and the agent has a simulated user"):
+    with pytest.raises(ConfigError, match=r"world defines step, and the agent has a simulated user"):
         room(say("hello"), agent="user_sim_agent", **user)
 
 

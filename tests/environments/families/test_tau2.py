@@ -130,7 +130,7 @@ def test_a_user_without_tools_is_simulated(domain: str) -> None:
 
 
 def test_a_user_with_tools_is_not_simulated() -> None:
-    with pytest.raises(ConfigError, match=r"tau2:telecom\+user: the user of telecom has tools"):
+    with pytest.raises(ConfigError, match=r"tau2:telecom\+user: in telecom the user has tools"):
         load_environment("it", "tau2:telecom+user")
 
 

@@ -64,5 +64,5 @@ def test_rows_are_the_training_sequences_and_what_has_images_is_left_out(tmp_pat
 
 def test_a_trace_without_tokens_is_an_error(tmp_path):
     trace.append(tmp_path / "trace.jsonl", trajectory())
-    with pytest.raises(ConfigError, match="agent_rl.trace.tokens=true"):
+    with pytest.raises(ConfigError, match=r"agent_rl\.trace\.tokens=true"):
         export(tmp_path, "sft")

@@ -1,4 +1,4 @@
-"""Checks of the chat template on a short conversation, with the model's own tokenizer.
+"""Checks the chat template on a short conversation, with the model's own tokenizer.
 
 In training, no turn is rendered twice, because turns stay as sampled and later messages are appended. A template that
 rewrites earlier turns therefore does not break training, but the model is trained on different prompts than a server
@@ -32,7 +32,7 @@ PARAMETERS = {"type": "object", "properties": {"expression": {"type": "string"}}
 TOOL = {"type": "function", "function": {"name": NAME, "description": "Compute.", "parameters": PARAMETERS}}
 THOUGHT = "<think>\nI should compute that.\n</think>\n\n"
 AROUND = 40
-"""Number of characters of a difference to show."""
+"""Number of characters to show of each text at a difference."""
 
 
 @dataclass(frozen=True)

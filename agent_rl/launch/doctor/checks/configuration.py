@@ -1,4 +1,4 @@
-"""Checks of the configuration: values, verl's validation, batches, the model's folder, and output folders."""
+"""Checks that values are valid, batches divide evenly, the model is complete, and the run's folder can be used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent_rl.verl_adapter.checkpoints import names_a_folder, settings_folder
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 ENGINE_RESERVE = 6
-"""Context positions that SGLang does not let a request use."""
+"""Number of the model's context positions that SGLang does not let a request use."""
 AGAIN = "Copy or download the model again"
 MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
@@ -35,7 +35,7 @@ def values(case: Case) -> list[ConfigError]:
 
 @check("configuration", needs=Needs.VERL)
 def validation(case: Case) -> Iterator[Finding]:
-    """The configuration passes verl's checks, both the checks before Ray starts and the checks of its dataclasses."""
+    """The configuration passes verl's checks, both those before Ray starts and those of its dataclasses."""
     config: Any = case.config.copy()
     OmegaConf.resolve(config)
     if case.checkpoint is not None:  # verl gets the merged model
@@ -60,7 +60,7 @@ def mini_batches(case: Case) -> Iterator[Finding]:
     if mini * n % shards:
         sizes = f"{mini} prompts x rollout.n={n} are {mini * n} trajectories"
         remedy = f"Choose {MINI} so that {MINI} x {n} is a multiple of {shards}"
-        yield problem(f"{sizes}, which {shards} trainer processes cannot share", remedy, "mini-batch")
+        yield problem(f"{sizes}, which {shards} trainer processes cannot share equally", remedy, "mini-batch")
         return
     asynchronous = case.get("trainer.v1.trainer_mode") == "separate_async"
     if asynchronous and batch != mini * (each := case.number("trainer.v1.separate_async.parameter_sync_step", 1)):
@@ -105,7 +105,7 @@ def complete(case: Case, found: ModelFiles) -> Finding | None:
     if missing:
         return problem(f"{path} lacks {', '.join(missing)}", AGAIN)
     if found.broken:
-        return problem(f"{path}: {', '.join(found.broken[:3])} incomplete or absent", AGAIN)
+        return problem(f"{path}: {', '.join(found.broken[:3])} (incomplete or absent)", AGAIN)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Checks of the rows: the row contract, their number, the agents they name, and their prompt lengths."""
+"""Checks that there are enough rows, that rows follow their contract and name existing agents, and that prompts fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.errors import read_yaml
 
 SAMPLE = 200
-"""Number of rows whose ground truths are scored, and number of the longest rows, whose prompts are tokenized."""
+"""Number of rows whose ground truths are scored; also the number of rows, the longest, whose prompts are tokenized."""
 PROMPT_TOKENS = "data.max_prompt_length"
 
 

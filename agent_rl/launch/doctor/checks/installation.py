@@ -1,4 +1,4 @@
-"""Checks of the installed packages against the metadata of verl and agent_rl; nothing is imported."""
+"""Checks the installed packages against the metadata of verl and agent_rl, without importing anything."""
 
 from __future__ import annotations
 

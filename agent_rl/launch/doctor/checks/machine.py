@@ -1,4 +1,4 @@
-"""Checks of a machine: its GPUs and how they are divided, a CPU's cores, and the stack's requirements for a GPU node.
+"""Checks a machine's GPUs and how they are divided, a CPU's cores, and the stack's requirements for a GPU node.
 
 `STACK` lists what torch for CUDA 13, SGLang 0.5.13 and verl 0.9.1 require of a node but do not check themselves, with
 the consequence and the source of each. Other requirements are calculated from the
@@ -32,7 +32,7 @@ class NodeRequirement:
         wanted: the requirement, in words.
         otherwise: the consequence of not meeting the requirement.
         source: where the requirement is documented.
-        look: returns the machine's state and whether it is enough, or None if the requirement does not apply.
+        look: returns the machine's state and whether that is enough, or None if the requirement does not apply.
         remedy: how to meet the requirement.
     """
 
@@ -45,7 +45,7 @@ class NodeRequirement:
 
 
 def _at_least(version: str, least: str) -> tuple[str, bool]:
-    """Return a version, and whether it is at least `least`; text that is not a version is too old."""
+    """Return a version, and whether it is at least `least`; text that is not a version counts as too old."""
     return version, _version(version) >= Version(least)
 
 

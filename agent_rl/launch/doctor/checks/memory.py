@@ -1,9 +1,9 @@
-"""Checks of memory and disk, from the number of parameters. The checks are estimates, and each finding lists its
-assumptions.
+"""Checks whether memory and disk are large enough for the number of parameters. The checks are estimates, and each
+finding lists its assumptions.
 
-docs/reference/gpu_node.md lists the formulas, and compares them with verl's and SGLang's output. The engine takes
-`gpu_memory_utilization` of the memory that is free when it starts. The reference policy is in the host's memory. A LoRA
-adapter is not counted; a critic counts as a second model.
+docs/reference/gpu_node.md lists the formulas, and compares them with verl's and SGLang's output. The engine takes the
+share `gpu_memory_utilization` of the memory that is free when it starts. The reference policy is in the host's memory.
+A LoRA adapter is not counted; a critic counts as a second model.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ CHECKPOINT_BYTES = 12
 CPU_BASE = 6 * GIB
 """Bytes used by the processes of a run on a CPU, measured with a tiny model."""
 PROCESS = 2 * GIB
-"""A guess at the host memory of each GPU's trainer and engine processes."""
+"""Bytes of host memory used by each GPU's trainer and engine processes; this number is a guess."""
 CONTEXTS = 1.5 * GIB
 """Bytes on each GPU for the CUDA contexts of the trainer and the engine, and for NCCL."""
 GRAPHS = 1.5 * GIB
-"""Bytes that the engine's CUDA graphs use, also during the update; this number is a guess."""
+"""Bytes that the engine's CUDA graphs occupy, even during updates; this number is a guess."""
 TIGHT = 0.9
 """An estimate above this share of the available memory is reported as tight."""
 OWN = "actor_rollout_ref"
@@ -47,7 +47,7 @@ class GpuNeed:
     """The weights and gradients of the vocabulary's matrix, which every GPU gathers."""
     graphs: float
     resting: float
-    """The states that stay on the GPU while the engine generates, without gradients and offloaded states."""
+    """The training states that stay on the GPU while the engine generates: all but gradients and offloaded states."""
     pool: float
     """The engine's memory pool: weights and KV cache."""
     engine_weights: float
@@ -75,7 +75,7 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
     width = config.get("hidden_size", 0) * config.get("num_hidden_layers", 0)
     vocabulary = 0 if case.get(f"{OWN}.model.use_fused_kernels") else config.get("vocab_size", 0)
     tensor_parallel = case.number(f"{OWN}.rollout.tensor_model_parallel_size", 1)
-    kept_numbers = 1 if lora else 3  # per parameter of the policy, while the engine generates
+    kept_numbers = 1 if lora else 3  # numbers kept for each parameter while the engine generates
     sglang = case.get(f"{OWN}.rollout.engine_kwargs.sglang", {})
     eager = case.get(f"{OWN}.rollout.enforce_eager") or sglang.get("disable_cuda_graph")
     resting = 0.0 if separate else one * (kept_numbers - min(_offloaded(case), kept_numbers)) + critic
@@ -136,7 +136,7 @@ def _generating(case: Case, need: GpuNeed, total: int) -> Finding:
 
 @check("machine", "host memory")
 def host(case: Case) -> Finding:
-    """Processes, offloaded states and loading fit into the host's memory."""
+    """The host's memory has room for the processes, the offloaded states, and the models while they are loaded."""
     free, parameters = case.machine.memory, case.model.parameters
     if case.is_elsewhere:
         return skipped("this machine has no GPU, so the run would be on another machine")

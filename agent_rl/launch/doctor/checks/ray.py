@@ -1,4 +1,4 @@
-"""Checks of Ray: the cluster to join or start, and whether its actors get their logical CPUs."""
+"""Checks that the run can join or start a Ray cluster, and that its actors get their logical CPUs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ TIMEOUT_S = 2.0
 CPUS_PER_GPU = 3
 """Logical CPUs that verl's resource pools reserve with each GPU (`max_colocate_count`)."""
 CPUS_PER_ENGINE_GPU = 2
-"""Logical CPUs per GPU of engines and served models on their own GPUs."""
+"""Logical CPUs for each GPU of an engine or served model that has its own GPUs."""
 FIXED_CPUS = 2
-"""Logical CPUs: one for TransferQueue's controller, and one that is free while actors without a reservation are
-scheduled."""
+"""Logical CPUs: one for TransferQueue's controller, and one left free to schedule actors without a reservation."""
 
 
 @check("Ray", "Ray", Needs.MACHINE)
@@ -94,7 +93,7 @@ def logical_cpus(case: Case) -> Finding | None:
 
 
 def answers(address: str) -> bool:
-    """Whether a server listens at an address, `host:port`, with or without a scheme."""
+    """Whether a server listens at an address of the form `host:port`, with or without a scheme."""
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 0), TIMEOUT_S).close()

@@ -1,4 +1,4 @@
-"""Checks of the reward: settings, manager, custom function, scorers, reward models, and biases of `algo=turn`."""
+"""Checks the reward's weights, services and models, that giving up does not pay, and that `algo=turn` is unbiased."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.formula import GIVING_UP, HONEST_WORK, payments
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, TERMS
-from agent_rl.verl_adapter import early_checks  # noqa: F401 - its checks register themselves
+from agent_rl.verl_adapter import early_checks  # noqa: F401 - importing it registers its checks
 from agent_rl.verl_adapter.algorithms.turn import ESTIMATOR as TURN
 from agent_rl.verl_adapter.updates import TOKEN_SUMS
 
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
-"""Substrings of the names of architectures that return a score."""
+"""Parts of names by which architectures that return a score are recognized."""
 TIGHT = 0.9
 ACTOR = "actor_rollout_ref.actor"
 CONSTANT = ("token-sum", *TOKEN_SUMS)
-"""Losses that are divided by a constant."""
+"""Values of `loss_agg_mode` that divide the loss by a constant."""
 REACH_S = 10.0
 """Seconds within which a judge or a service must answer the first request."""
 
 
 @check("reward", "reward weights")
 def weights(case: Case) -> Finding | None:
-    """The reward's settings are valid, its components can be constructed, and some weight is not 0."""
+    """The reward's settings are valid, its components can be constructed, and at least one weight is not 0."""
     settings = case.settings.reward
     terms = {name: getattr(settings, name) for name in TERMS} | settings.components
     # `case.reward` raises if a component cannot be constructed
@@ -54,7 +54,7 @@ def giving_up(case: Case) -> Finding | None:
         given_up, worked = by_behaviour[GIVING_UP][0], by_behaviour[HONEST_WORK][0]
         if given_up > worked + 1e-9:
             where = "" if pattern == "*" else f" (data sources {pattern})"
-            text = f"giving up at once pays {given_up:.4g}, but a wrong answer after honest work {worked:.4g}{where}"
+            text = f"giving up pays {given_up:.4g}, but a wrong answer after honest work pays {worked:.4g}{where}"
             return warning(text, f"Set {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
     return None
 
@@ -72,7 +72,7 @@ def endpoints(case: Case) -> list[Finding]:
 
 @check("reward", "reward models")
 def models(case: Case) -> list[Finding]:
-    """The files of every reward model are complete, and the model has the configured kind."""
+    """The files of every reward model are complete, and each model is of the configured kind."""
     findings = [_model(case, name, model.path, model.kind) for name, model in case.settings.reward.models.items()]
     if case.get("reward.reward_model.enable"):
         kind = "generative" if case.get(f"{CUSTOM_FUNCTION}.path") else "discriminative"
@@ -82,7 +82,7 @@ def models(case: Case) -> list[Finding]:
 
 @check("reward", "reward models' memory")
 def shares(case: Case) -> Finding | None:
-    """The reward models that share the trainer's GPUs fit into the memory of these GPUs together."""
+    """Together, the reward models that share the trainer's GPUs fit into the memory of these GPUs."""
     served = case.settings.reward.models
     shared = {name: model.gpu_memory_utilization for name, model in served.items() if model.visits}
     if case.get("reward.reward_model.enable") and not case.get("reward.reward_model.enable_resource_pool"):

@@ -1,4 +1,4 @@
-"""Checks of the tools: the tool file as training reads it, the sandbox, and the tools that rows name."""
+"""Checks that the tool file loads, that environments work, and that the policy's code can be isolated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses mathematical answers in many notations, and compares them by value; it must not depend on trajectories.
+"""Parses mathematical answers in many notations, and compares them by value; code here must not depend on trajectories.
 
 `latex` normalizes spellings and units, `expression` parses an expression with the calculator's grammar, `value`
 compares the values of two expressions, `forms` parses any answer, `same` compares two parsed answers, and `worker`

@@ -165,7 +165,7 @@ class _Parser(Reader[Node]):
         if name in ("e", "i"):
             return self.made("const", name)
         call = _CALL.match(self.text, self.at)
-        if call and (call[1] or name[0] in _FUNCTION_NAMES):  # f(0) and P(A) are values of functions, not products
+        if call and (call[1] or name[0] in _FUNCTION_NAMES):  # f(0) and P(A) are function values, not products
             self.at = call.end()
             name += f"({call[1] or call[2]})"
         return self.made("var", name)

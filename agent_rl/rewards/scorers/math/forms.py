@@ -73,7 +73,7 @@ class Form:
 
 @lru_cache(maxsize=8192)
 def read(text: str) -> Form:
-    """Parse a text; a text with more than `MAX_CHARS` characters becomes a form of kind `raw`."""
+    """Parse text; if it has more than `MAX_CHARS` characters, return a form of kind `raw`."""
     if len(text) > MAX_CHARS:
         return Form("raw", text)
     cleaned = clean(text)
@@ -179,7 +179,7 @@ def _relation(text: str, depth: int) -> Form:
 
 
 def _equation(sides: Sequence[Form], values: Sequence[ExpressionValue], text: str) -> Form:
-    """Return the form of a chain of equations: `x = 1/2 = 0.5` becomes `x = 0.5`, `x = 2y = 3z` is unchanged."""
+    """Return the form of a chain of equations: `x = 1/2 = 0.5` becomes `x = 0.5`; `x = 2y = 3z` is unchanged."""
     first, last = sides[0], sides[-1]
     if not variables(values[-1].node) or all(value.equals(values[-1]) for value in values[1:]):
         constant = not variables(values[0].node) and all(value.equals(values[-1]) for value in values)
@@ -188,7 +188,7 @@ def _equation(sides: Sequence[Form], values: Sequence[ExpressionValue], text: st
 
 
 def _approximated(exact: str, rounded: str, depth: int) -> Form:
-    r"""Return the exact side of `\sqrt{2} \approx 1.414`, with the rounded side in `parts`; 3 for `x \approx 3`."""
+    r"""Return the exact side of `\sqrt{2} \approx 1.414`, with the rounded side in `parts`; for `x \approx 3`, 3."""
     number = _read(rounded, depth + 1)
     form = _read(exact, depth + 1) if exact.strip() else None
     if number.kind != "value":
@@ -256,7 +256,7 @@ def _single(text: str) -> Form:
 
 
 def _quoted_unit(text: str, quoted: re.Match[str]) -> tuple[str, str | None]:
-    r"""Split a text such as `5\text{ cm}^2` into value and unit."""
+    r"""Split text such as `5\text{ cm}^2` into a value and a unit."""
     before, after = text[: quoted.start()].strip(), _WORDS.sub("", text[quoted.end() :]).strip()
     if before and not re.search(r"[A-Za-z0-9]", _POWER.sub("", after)):
         return before, unit_of(quoted[1] + after.replace("{", "").replace("}", ""))
@@ -266,7 +266,7 @@ def _quoted_unit(text: str, quoted: re.Match[str]) -> tuple[str, str | None]:
 
 
 def _plain_unit(text: str) -> tuple[str, str | None]:
-    """Split a text such as `5 cm^2` into value and unit; drop an unknown unit, as in `24 cups`."""
+    """Split text such as `5 cm^2` into a value and a unit; drop an unknown unit, as in `24 cups`."""
     plain = _PLAIN_UNIT.fullmatch(text)
     if plain and (unit := unit_of(plain["unit"])):
         return plain["value"], unit
@@ -287,7 +287,7 @@ def _closes(text: str) -> bool:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split a text at the separators that are outside brackets."""
+    """Split text at the separators that are outside brackets."""
     pieces, start = [], 0
     for index, depth in enumerate(_depths(text)):
         if depth == 0 and text[index] == separator:

@@ -102,7 +102,7 @@ def plain_characters(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Normalize a text: remove `$` and spacing commands, use `*`, π, ∞, ≤, ∪ and °, and put words in `QUOTE`s."""
+    """Normalize text: remove `$` and spacing commands, use `*`, π, ∞, ≤, ∪ and °, and put words in `QUOTE`s."""
     if not text.isascii():
         text = plain_characters(text)
     text = text.replace("\x00", "").replace(QUOTE, "")
@@ -130,7 +130,7 @@ def clean(text: str) -> str:
 
 
 def unit_of(text: str) -> str | None:
-    """Return the unit in the words after a number ("square cm" is "cm^2"), or None for an unknown unit."""
+    """Convert the words after a number to a unit ("square cm" is "cm^2"), or return None for an unknown unit."""
     words = text.lower().replace(QUOTE, " ").replace("²", "^2").strip(" .*")
     words = re.sub(r"\b(?:sq|square)\.?\s+(\w+)", r"\1^2", words)
     words = re.sub(r"\bcubic\s+(\w+)", r"\1^3", words).replace("{", "").replace("}", "").replace(" ^", "^")

@@ -2,20 +2,20 @@ r"""Scores answers for MATH, AIME and similar data sets: 1.0 if the answer is eq
 
     score_math("so \boxed{\frac{2}{4}}", "0.5", {}, strict=True)  # 1.0
 
-For the scorer's data sources, `strict` is true, so only a marked answer is accepted. Without `strict`, an unmarked
+For the built-in data sources, `strict` is true, so only a marked answer is accepted. Without `strict`, an unmarked
 answer is accepted too: the text after "the answer is", a short text, or the last formula or number of a longer text.
 
-The scorer parses numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables,
+The scorer parses numbers, fractions, mixed numbers, percentages, units, degrees, bases, expressions with variables,
 equations, inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words. Boxes
 separated only by "and", "or" or commas form a list. Most comparisons are made exactly, in this package; if an answer
 cannot be parsed, math-verify compares it in a separate process, and the result is an awaitable. A ratio has the value
-of its fraction: 10:20 equals 5:10. Several values joined by a sign that the truth lacks (`5 \lor 6`, `x = 5 = 6`) never
-match.
+of its fraction: 10:20 equals 5:10. Several values joined by a sign that the ground truth lacks never match (`5 \lor 6`,
+`x = 5 = 6`).
 
 Conventions: `50\%` equals both 50 and 0.5. Units are compared only if both sides have a unit. `x=5` equals 5, but an
-equation in several unknowns does not equal its right side. A number with six decimals and six significant
-digits (without `strict`, also a truth with two of each) equals every exact value that rounds to it. Binary
-floating-point errors are ignored.
+equation in several unknowns does not equal its right side. A number with six decimals and six significant digits equals
+every exact value that rounds to it; without `strict`, two of each suffice in the ground truth. Binary floating-point
+errors are ignored.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _truths(ground_truth: Any) -> list[str]:
 
 
 def _truth(value: Any) -> str:
-    """Return the answer in a ground truth; "" if there is no answer."""
+    """Extract the answer from a ground truth; "" if there is no answer."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     text = str(value).strip()

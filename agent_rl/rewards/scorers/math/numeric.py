@@ -3,7 +3,7 @@ r"""Parses numeric answers with GSM8K's conventions, and compares them exactly.
 How a number is parsed:
 
 - `1,234` and `1,00,000` are grouped integers; a no-break or thin space may separate groups too. A comma is never a
-  decimal sign: `3,5` is two numbers.
+  decimal separator: `3,5` is two numbers.
 - `%`, currencies and units after the number are ignored: `50%` is 50 and `18 dollars` is 18. The words hundred,
   thousand, million, billion and trillion multiply the number; `k` and `M` do not.
 - `3/4` and `\frac{3}{4}` are exact quotients, `2 1/2` is a mixed number, and `1.5e3` and `1.5 x 10^3` are 1500.
@@ -36,7 +36,7 @@ _MAX_DIGITS = 100
 _MAX_EXPONENT = 100
 _DUST_DIGITS = 12
 _DUST_SHARE = Fraction(1, 10**9)
-_DUST_SIZE = Fraction(1, 10**6)  # far below the distance between two integers
+_DUST_SIZE = Fraction(1, 10**6)  # far below 1, so that different integers never match
 
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SYMBOLS = "$¢£¤¥₩₪₫€₱₴₹₺₽₿฿"
@@ -90,13 +90,13 @@ class _Number:
 
     value: Fraction
     decimals: int | None = None
-    """Digits after the point of a plain decimal, or None for other notations (fractions, powers, scale words)."""
+    """Number of digits after a plain decimal's point, or None for other notations (fractions, powers, scale words)."""
     digits: int = 0
-    """Significant digits of a plain decimal."""
+    """Number of significant digits in a plain decimal."""
 
 
 def parse_number(text: str) -> Fraction | None:
-    """Return the number in a text that is a single number, with an optional currency and unit; None for other texts."""
+    """Return the number in text that is a single number with an optional currency and unit; None for other text."""
     number = _parse(text)
     return None if number is None else number.value
 
@@ -110,8 +110,8 @@ def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> F
 
     Args:
         text: the response.
-        marked: whether a number counts only if `<answer>`, `####` or `\boxed{}` marks it after the thoughts; the later
-            one of `####` and `\boxed{}` applies.
+        marked: whether a number counts only if `<answer>`, `####` or `\boxed{}` marks it after the thoughts; if both
+            `####` and `\boxed{}` occur, the later one applies.
         whole: whether the whole text is the submitted answer, so that, with `marked`, a bare number, the only number in
             a sentence and a number after "answer is" are accepted too.
     """
@@ -122,8 +122,8 @@ def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> F
 def numeric_match(answer: str | None, ground_truth: Any, *, marked: bool = False, whole: bool = False) -> bool:
     r"""Whether an answer's number equals the ground truth.
 
-    `extract_number` reads the answer's number. The ground truth is a number, a text that is a single number, or a text
-    that marks the number with `####` or `\boxed{}`. Unequal numbers, unless both are integers, match in two cases:
+    `extract_number` reads the answer's number. The ground truth is a number, text that is a single number, or text that
+    marks the number with `####` or `\boxed{}`. Unequal numbers, unless both are integers, match in two cases:
 
     - Rounding: a decimal with at least two decimal places and two significant digits matches every value that rounds to
       it in its last place. `0.33` and `0.3333` match `1/3`; `0.3332` and `0.3` do not, and `0.00` does not match
@@ -187,7 +187,7 @@ def _extract(text: str, marked: bool, whole: bool) -> _Number | None:
 
 
 def _answer_number(text: str) -> _Number | None:
-    """Return the number in a short answer: the whole text, the only number in a sentence, or the number after `=`."""
+    """Extract the number from a short answer: all of it, the only number in a sentence, or the number after `=`."""
     if _UNEQUAL.search(text) or contradicts_itself(text):
         return None
     text = text.rpartition("=")[2]

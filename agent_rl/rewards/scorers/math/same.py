@@ -35,7 +35,7 @@ def same(answer: Form, truth: Form, *, strict: bool = False) -> bool:
         strict: whether a truth with two decimals equals only its own value, rather than every value that rounds to it.
 
     Raises:
-        Undecided: one of the two answers could not be parsed, and the texts differ.
+        Undecided: one of the two answers could not be parsed, and their text differs.
     """
     return _Comparison(_ENOUGH if strict else _ENOUGH_OF_A_TRUTH).same(answer, truth)
 
@@ -59,7 +59,7 @@ class _Comparison:
             case "tuple":
                 return answer.brackets == truth.brackets and self._same_order(answer.parts, truth.parts)
             case "words":
-                return False  # equal texts were accepted above
+                return False  # answers with equal text were accepted above
         return self._any_order(answer.parts, truth.parts)
 
     def _across(self, answer: Form, truth: Form) -> bool:

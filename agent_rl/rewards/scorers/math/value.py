@@ -20,11 +20,11 @@ from agent_rl.rewards.scorers.math.expression import Node, variables
 _MAX_EXPONENT = 10**4
 _DIGITS = 90
 _SAME, _CANCELLED, _NOTHING = 1e-72, 1e-76, 1e-20
-"""Tolerances for equal values: relative to the values, relative to the summands, and the limit of the second one."""
+"""Tolerances for equal values: relative to the values, relative to the summands, and the maximum of the latter."""
 _NEAR_WHOLE = 1e-12
 _POSITIVE, _NEGATIVE, _WHOLE = ((0.01, 0.2), (1.1, 1.9), (5, 9)), (-0.6, -2.6), (2, 12)
 _POINTS = (*_POSITIVE, _NEGATIVE, _WHOLE)
-"""Ranges of variables at each point. Only real values are used at the negative point, as answers often assume x > 0."""
+"""Ranges of variables' values per point. The negative point counts only real values, as answers often assume x > 0."""
 _NO_VALUE = (ArithmeticError, ValueError, RecursionError, KeyError, TypeError, NotImplementedError)
 _NAMES = "sin cos tan cot sec csc asin acos atan sinh cosh tanh ln sqrt"
 _GROWING = ("sinh", "cosh", "fact", "binom")
@@ -133,7 +133,7 @@ class _Evaluation:
 
 
 def _arithmetic() -> tuple[Any, dict[str, Callable[..., Any]]]:
-    """Return this thread's mpmath context, which threads must not share, and its functions by the kind of node."""
+    """Return this thread's own mpmath context, because threads must not share one, and its functions by node kind."""
     if not hasattr(_own, "arithmetic"):
         from mpmath.ctx_mp import MPContext
 
@@ -147,7 +147,7 @@ def _arithmetic() -> tuple[Any, dict[str, Callable[..., Any]]]:
             "abs": abs,
             "floor": lambda value: mp.floor(value + _SAME),
             "ceil": lambda value: mp.ceil(value - _SAME),
-            "neg": lambda value: 0 - value,  # not -x, because a zero's sign would select a branch
+            "neg": lambda value: 0 - value,  # not -value, because the sign of a negative zero would select a branch
             "deg": lambda value: value,
             "add": operator.add,
             "mul": operator.mul,

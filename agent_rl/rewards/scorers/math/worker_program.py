@@ -12,12 +12,12 @@ import sys
 from typing import Any
 
 MEMORY_BYTES = 4 << 30
-TIMEOUT_S = 2  # CPU time limit of one parse or comparison, if a signal can interrupt it
+TIMEOUT_S = 2  # CPU time limit of a parse or comparison, in seconds, for code that a signal can interrupt
 
 
 def main() -> None:
     """Answer each line `[answer, truth]` with true or false."""
-    del sys.path[0]  # removes this file's folder, whose modules would shadow others
+    del sys.path[0]  # this file's folder, whose modules would shadow other modules
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
     logging.disable()
     from math_verify import parse, verify

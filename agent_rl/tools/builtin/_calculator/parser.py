@@ -1,6 +1,6 @@
-"""Reads the calculator's expressions with the grammar of `reader.Reader`, and computes them while reading.
+"""Reads the calculator's expressions with the grammar of `reader.Reader`, and computes their values while reading.
 
-For example, -2^2 = -4 and 2^-1 = 0.5. `//` is an operator, and so is `%` before an operand. Currency signs are skipped.
+For example, -2^2 = -4 and 2^-1 = 0.5. `//` is an operator, as is `%` before an operand. Currency signs are skipped.
 A comma separates thousands, except directly inside a function that takes several arguments. `x` and `of` between
 operands mean multiplication.
 """

@@ -29,11 +29,11 @@ class Reader(ABC, Generic[T]):
     """Reads an expression once, from left to right; `at` is the current position in the text."""
 
     gap: ClassVar[str] = " "
-    """Characters to skip between two tokens."""
+    """Characters to skip between tokens."""
     operators: ClassVar[dict[str, str]]
-    """The operation that each sign between two factors stands for."""
+    """The operation for each sign between two factors."""
     marks: ClassVar[dict[str, str]]
-    """The operation that each mark after a value, such as `!`, stands for; for the percent sign, it is %."""
+    """The operation for each mark after a value, such as `!`; the percent sign has the operation "%"."""
 
     def __init__(self, text: str) -> None:
         self.text = text

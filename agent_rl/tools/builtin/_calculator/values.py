@@ -51,7 +51,7 @@ def _power(base: Value, exponent: Value) -> Value:
             base, exponent = Fraction(numerator, denominator), Fraction(exponent.numerator)
     if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
         bits = max(base.numerator.bit_length(), base.denominator.bit_length()) - 1
-        if bits * abs(exponent) > MAX_BITS:  # checked before the power is computed
+        if bits * abs(exponent) > MAX_BITS:  # reject a huge power before computing it
             raise too_large()
         return base**exponent.numerator
     value: Value = float(base) ** float(exponent)
@@ -92,7 +92,7 @@ def _logarithm(function: Callable[[float | int], float], value: Value) -> float:
         raise ToolError("the logarithm of zero or of a negative number does not exist")
     if 1e-300 < value < 1e300:
         return function(float(value))
-    numerator, denominator = value.as_integer_ratio()  # math's logarithms accept integers of any size
+    numerator, denominator = value.as_integer_ratio()  # the logarithms in `math` accept integers of any size
     return function(numerator) - function(denominator)
 
 
@@ -121,7 +121,7 @@ def _round(value: Value, digits: Value = Fraction(0)) -> Value:
 def _fold(function: Callable[[int, int], int], name: str) -> Callable[..., Value]:
     def apply(*values: Value) -> Value:
         total = _integer(values[0], name)
-        for value in values:  # includes the first value, so that gcd(-4) is 4
+        for value in values:  # starts with the first value again, so that gcd(-4) is 4
             total = function(total, _integer(value, name))
             checked(Fraction(total))
         return Fraction(total)
@@ -140,7 +140,7 @@ OPERATIONS: dict[str, Callable[..., Value]] = {
     "pow": _power,
     "fact": _factorial,
 }
-"""Operations by their kind in `reader.Reader`; // and % round towards minus infinity, as in Python."""
+"""Functions by the names of operations in `reader.Reader`; // and % round towards minus infinity, as in Python."""
 
 CONSTANTS: dict[str, Value] = {"pi": math.pi, "e": math.e}
 
@@ -162,7 +162,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Value], int, int | None]] = {
     "ln": (_log, 1, 1),
     "log10": (lambda value: _logarithm(math.log10, value), 1, 1),
     "log2": (lambda value: _logarithm(math.log2, value), 1, 1),
-    "sin": (lambda value: round(math.sin(value), 15), 1, 1),  # so that sin(pi) is 0
+    "sin": (lambda value: round(math.sin(value), 15), 1, 1),  # rounded so that sin(pi) is 0
     "cos": (lambda value: round(math.cos(value), 15), 1, 1),
     "tan": (lambda value: round(math.tan(value), 15), 1, 1),
 }

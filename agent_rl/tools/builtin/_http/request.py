@@ -96,7 +96,7 @@ class HttpEndpoint(HttpRequest):
 
 
 def _default_place(argument: str, method: str, path: str) -> str:
-    """Return the default place of an argument, for arguments that `places` does not contain."""
+    """Return the place in which an argument is sent if `places` does not list the argument."""
     if argument in _PLACEHOLDER.findall(path):
         return "path"
     return "query" if method in ("GET", "HEAD", "OPTIONS", "DELETE") else "body"

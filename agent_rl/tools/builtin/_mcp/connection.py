@@ -9,7 +9,7 @@ protocol of 2026 is used only if the server accepts nothing else. The client dec
 and ignores notifications.
 
 A server may outlive the worker if it leaves its process group, or if the worker is killed with SIGKILL and the server
-ignores that its input is closed.
+does not exit when its input is closed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from agent_rl.work.concurrency import PerLoop
 
 CLOSE_TIMEOUT_S = 5.0
 """Time limit for closing a session of an HTTP server, in seconds."""
-_CAUSE_S = 1.0  # seconds that a failed call waits for the cause of a broken connection
+_CAUSE_S = 1.0  # seconds for which a failed call waits to learn why the connection broke
 _MAX_PAGES = 1000
 _STDERR_BYTES = 2000  # maximum bytes of stderr that an error quotes
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
@@ -170,7 +170,7 @@ class McpConnection:
             return
         client = httpx2.AsyncClient(
             headers=headers,
-            timeout=httpx2.Timeout(server.connect_timeout_s, read=None),  # each call has its own limit
+            timeout=httpx2.Timeout(server.connect_timeout_s, read=None),  # no limit here, because each call has its own
             limits=httpx2.Limits(max_connections=None),
             event_hooks={"request": [_bound_close], "response": [_note_error]},
             trust_env=not is_near(urlsplit(server.url).hostname or ""),
@@ -185,7 +185,7 @@ class McpConnection:
     async def _failure(self, error: MCPError, statuses: list[int]) -> ToolError | UnscoredError:
         if error.code == INVALID_PARAMS:
             return ToolError(self._server.redact(error.message))
-        if any(status in (400, 404) for status in statuses):  # the server does not know the session
+        if any(status in (400, 404) for status in statuses):  # the server no longer knows the session
             self._end.set()
         if statuses:
             return self._unscored(f"HTTP status {statuses[-1]}")
@@ -236,7 +236,7 @@ async def shared(server: McpServer) -> McpConnection:
     task = opening.get(server.key)
     if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().lost)):
         task = opening[server.key] = asyncio.create_task(McpConnection(server).__aenter__())
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # marks the exception as retrieved
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # otherwise asyncio would log it
     return await asyncio.shield(task)
 
 
@@ -274,7 +274,7 @@ async def _bound_close(request: httpx2.Request) -> None:
 
 
 def _explain(error: BaseException, statuses: list[int]) -> str:
-    while inner := getattr(error, "exceptions", None):  # task groups wrap the cause
+    while inner := getattr(error, "exceptions", None):  # find the cause inside the errors of task groups
         error = inner[0]
     if statuses:
         return f"HTTP status {statuses[-1]}"

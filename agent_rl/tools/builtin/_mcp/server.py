@@ -19,7 +19,7 @@ _MIN_SECRET = 8  # characters; a shorter secret may occur in other text by chanc
 
 
 class McpServer(ToolConfig):
-    """The settings of an `mcp` entry for reaching its server."""
+    """The settings with which an `mcp` entry reaches its server."""
 
     command: list[str] = Field(default=[])
     url: str | None = None

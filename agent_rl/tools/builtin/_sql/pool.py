@@ -1,7 +1,7 @@
 """Sends queries to worker processes, with one kind of worker per memory limit.
 
-A worker exits at its time limit, when it crashes, when its pipe closes, and after some idle time, so a killed process's
-workers soon exit too.
+A worker exits at its time limit, when it crashes, when its pipe closes, and after some idle time, so the workers of a
+killed process soon exit too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def rows(
         max_rows: maximum number of rows; a query that returns more rows fails.
 
     Raises:
-        ToolError: the query fails as described in `ask`, or returns too many or too large rows.
+        ToolError: the query fails as described in `ask`, or returns too many rows or rows that are too large.
         ValueError: the tables cannot be created, or the database cannot be opened.
         UnscoredError: no worker can be started, or the machine is too busy.
     """
@@ -101,7 +101,7 @@ def _reply(memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
             raise UnscoredError(f"the machine is too busy: no rows after {SETUP_S:g} s of wall time") from None
         if died.status in (-SIGALRM, -SIGPROF):
             raise _too_slow(request["timeout_s"]) from None
-        if died.status < 0 and died.status != -SIGKILL:  # a crash, usually out of memory
+        if died.status < 0 and died.status != -SIGKILL:  # a crash, usually because memory ran out
             problem = f"the query made the engine crash; {TOO_MUCH_MEMORY}, or is nested too deeply"
             raise ToolError(problem) from None
         raise UnscoredError(f"the database engine process exited with status {died.status}") from None

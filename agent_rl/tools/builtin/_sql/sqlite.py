@@ -26,7 +26,7 @@ class Sqlite:
     """One connection to a database.
 
     Args:
-        path: the database, opened without locks and without new files next to it. None means an in-memory database.
+        path: the database, opened without locks and without creating new files. None means an in-memory database.
         memory_mb: memory limit of the engine, in MiB; a single value may use a quarter of the limit.
 
     Raises:
@@ -43,7 +43,7 @@ class Sqlite:
         except sqlite3.Error as error:
             raise UnusableError(error) from error
         self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        if hasattr(self._connection, "setlimit"):  # before Python 3.11, only the process's limits apply
+        if hasattr(self._connection, "setlimit"):  # Python before 3.11 lacks it, so only the process's limits apply
             for name, value in (("LENGTH", memory_mb << 18), ("ATTACHED", 0), ("LIKE_PATTERN_LENGTH", 1000)):
                 self._connection.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), value)
 
@@ -94,7 +94,7 @@ class Sqlite:
         return [row[0] for row in self._connection.execute(query) if not row[0].startswith("sqlite_")]
 
     def describe(self, name: str) -> str:
-        """Describe a table's name, rows and columns in one line."""
+        """Describe a table's name, rows and columns on one line."""
         facts = self._all('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', name)
         targets = {column.lower(): " -> " + ".".join(filter(None, target)) for column, *target in facts}
         columns = [

@@ -49,7 +49,7 @@ def counted(rows: int) -> str:
 
 
 def one_line(error: object) -> str:
-    """Return an error's message in one line, shortened."""
+    """Return an error's message on one line, shortened."""
     text = " ".join(str(error).split())
     return text if len(text) <= MAX_ERROR_CHARS else f"{text[:MAX_ERROR_CHARS]}..."
 

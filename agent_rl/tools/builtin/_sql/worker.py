@@ -77,12 +77,12 @@ def _no_new_files() -> Iterator[None]:
 
 
 def _answer(memory_mb: int, request: dict[str, Any]) -> dict[str, Any]:
-    """Return `text` or `rows`, `error` for the policy, or `unusable` if the policy did not cause the failure."""
+    """Return `text` or `rows`, an `error` for the policy, or `unusable` if the policy did not cause the failure."""
     try:
         with contextlib.closing(Sqlite(request.get("database"), memory_mb)) as database, _no_new_files():
             if "tables" in request:
                 database.fill(request["tables"])
-            if "table" not in request:  # a graded query has a limit on CPU time, and SETUP_S of wall time
+            if "table" not in request:  # a graded query, which also gets SETUP_S seconds of wall time
                 signal.setitimer(signal.ITIMER_PROF, request["timeout_s"])
                 return {"rows": _rows(database, request["query"], request["max_rows"])}
             _end_in(request["timeout_s"])

@@ -322,7 +322,7 @@ def main() -> None:
         answer = {"text": OPERATIONS[data["operation"]](SympyRequest(data))}
     except Refusal as error:
         answer = {"error": str(error)}
-    except Exception as error:  # noqa: BLE001 - an exception of SymPy, shown to the policy in one line
+    except Exception as error:  # noqa: BLE001 - the policy sees any exception of SymPy on one line
         lines = str(error).splitlines() or [""]
         too_long = "integer string conversion" in lines[0]
         answer = {

@@ -71,7 +71,7 @@ BY_USER = STRIPS_THINKING.replace("not loop.last", "loop.nextitem is defined and
 @pytest.mark.parametrize(
     ("template", "changes", "subject", "status", "text"),
     [
-        (STRIPS_THINKING, {}, "earlier turns", "warning", "in its thoughts and their marks only: '<think>"),
+        (STRIPS_THINKING, {}, "earlier turns", "warning", "only in its thoughts and their markers: '<think>"),
         (STRIPS_THINKING, {}, "earlier turns", "warning", "has become 'Action: doctors_calculator"),
         (BY_USER, {}, "earlier turns", "warning", "-> Set agent_rl.react.observation_role=tool"),
         (EMPTY_THOUGHT, {}, "earlier turns", "warning", "a turn is rewritten"),
