@@ -206,7 +206,7 @@ def _objects(values: Any) -> Any:
 
 
 def _write(batch: Any, results: Mapping[str, Any]) -> None:
-    """Store each trajectory's score, on the last trained token of each sequence, and the manager's report."""
+    """Store each trajectory's score on the last trained token of its sequences, and store the manager's report."""
     fields = ["response_mask", "extra_fields"]
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
     rows = []

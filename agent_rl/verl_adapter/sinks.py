@@ -112,7 +112,8 @@ class _Sink:
         """Wait for the queued calls."""
         self.put(lambda tracking: tracking.finish(exit_code), "the end")
         if not self._thread.close(FINISH_S):
-            _report(self.name, f"did not answer for {FINISH_S:g} s at the end: its last metrics are lost", at_end=True)
+            problem = f"did not answer for {FINISH_S:g} s at the end of the run, so its last metrics are lost"
+            _report(self.name, problem, at_end=True)
 
     def _run(self, work: Callable[[Any], None], what: str) -> None:
         if (tracking := self._tracking.result()) is not None:

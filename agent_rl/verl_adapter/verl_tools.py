@@ -107,7 +107,7 @@ def _tool_schema(spec: ToolSpec) -> OpenAIFunctionToolSchema:
 
 
 def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
-    """Convert the tools of verl's worker to specs for a `ToolSession`; each tool keeps one spec, so caches work."""
+    """Convert the tools of verl's worker to specs for a `ToolSession`; a tool keeps its spec and thus its caches."""
     return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
 
 

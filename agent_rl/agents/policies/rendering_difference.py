@@ -27,7 +27,7 @@ def difference(template: ChatTemplate, written: str, later: str) -> str:
 
     Args:
         template: the template used for both renderings.
-        written: the start of the conversation, as written turn by turn.
+        written: the text of the conversation's start, as it was written turn by turn.
         later: the whole conversation, or its start, rendered again.
     """
     if "".join(later.split()).startswith("".join(written.split())):

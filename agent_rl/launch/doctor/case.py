@@ -60,7 +60,7 @@ class Case(case.RunCase):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the run needs a GPU that this machine lacks, so that the machine's memory and cores do not matter."""
+        """Whether the run needs a GPU that this machine lacks; if so, this machine's memory and cores do not matter."""
         return not (self.on_cpu or self.gpus)
 
     @cached_property

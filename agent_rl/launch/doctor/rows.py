@@ -50,7 +50,7 @@ def known_rows(
         scored: whether the scorers of the `agent_rl.reward` section judge the answers.
         sample: number of rows whose ground truths are scored; None means all.
         seed: the seed of the sample.
-        kept: opens the stored results of an earlier check of the same rows, given the number of ground truths.
+        kept: opens the stored results of an earlier check of these rows; its argument is the number of ground truths.
 
     Raises:
         ConfigError: a setting cannot be used.

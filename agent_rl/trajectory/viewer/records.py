@@ -25,7 +25,7 @@ _IN_A_RUN = (
     "*.atif.json",
     "trace-*.jsonl",
 )
-"""Patterns for the record files in the folder of a run, an evaluation, verl's dumps, or ATIF documents."""
+"""Glob patterns of the files with records, in the folders of runs, evaluations, verl's dumps and ATIF documents."""
 _DUMPS = ("rollouts/*.jsonl", "validation/*.jsonl")
 
 

@@ -45,7 +45,7 @@ class TabularTrajectory:
         return action
 
     def happens(self, probability: float) -> bool:
-        """Draw an event that does not depend on the policy, and return whether it happens."""
+        """Draw whether an event happens that does not depend on the policy."""
         event = self._next()
         self.chance *= probability if event else 1 - probability
         self.is_likely &= bool(event) == (probability > 0.5)

@@ -242,7 +242,7 @@ def gpus_per_node(case: Case) -> Finding | None:
             return problem(text, f"Set ray_kwargs.ray_init.num_gpus={needed}")
         return None
     if case.joins or not here:
-        return skipped(f"the run needs {needed} GPUs, which cannot be counted on this machine")
+        return skipped(f"the run needs {needed} GPUs, but this machine's GPUs cannot be counted")
     if needed > here:
         remedy = f"Set trainer.n_gpus_per_node to {here} or less (half of that if the engines have their own GPUs)"
         return problem(f"{needed} GPUs are needed, but this machine has {here}, so the run would hang", remedy)

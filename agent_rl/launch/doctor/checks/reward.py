@@ -141,7 +141,7 @@ def _biases(case: Case) -> Iterator[tuple[str, str]]:
     """Yield a description and a remedy for each bias."""
     terms = [term for source in case.reward.sources.values() for term in source.terms if term.needs_groups]
     for name in dict.fromkeys(term.name for term in terms):
-        bias = f"the component {name!r} compares the samples of a prompt, which are then not independent"
+        bias = f"the component {name!r} compares a prompt's samples, so their rewards are not independent"
         yield bias, "Remove its normalize: group, or choose a component that scores one trajectory"
     if case.get("algorithm.filter_groups.enable"):
         yield "groups are chosen by their outcome", "Set algorithm.filter_groups.enable=false"
