@@ -48,7 +48,7 @@ class RawSet:
         name: name of the output folder under `~/data`.
         to_row: makes one row from an example, `agent_name` and the values of the options in `arguments`.
         hub: location of each split on the Hub.
-        agent_name: agent loop of rows that name none.
+        agent_name: agent loop for the rows, unless `--agent_name` sets another one.
         arguments: additional command line options for argparse, whose values are passed to `prepare`.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
         prepare: called once with the options before reading starts; returns the options to pass to `to_row`.
