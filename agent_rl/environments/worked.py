@@ -74,7 +74,7 @@ def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Expe
     try:
         steps.append(ExpertTurn("", {}, asyncio.run(run())))
         return tuple(steps)
-    except UnscoredError as error:  # the error is a timeout, or names a bug's line
+    except UnscoredError as error:  # the expert timed out, or has a bug whose line the error names
         raise ConfigError(kind.target, str(error), "Correct the expert so that it solves every row") from error
 
 
@@ -234,7 +234,7 @@ def _with_other_digits(
     """
     rng, copies = random.Random(0), []
     for row in rows:
-        digits = rng.sample("123456789", 9)  # no number begins with 0
+        digits = rng.sample("123456789", 9)  # without 0, so that no new number begins with 0
         table = str.maketrans("123456789", "".join(digits))
         prompt = [
             message

@@ -122,7 +122,7 @@ class AgentTrainer(PPOTrainer):
         stages.announce("model")
         super()._init_resource_pool_mgr()
         models, pools = self.settings.reward.models, self.resource_pool_manager
-        if models:  # verl allows three workers per GPU
+        if models:  # verl allows only three workers per GPU by default
             room = 2 + sum(model.visits for model in models.values())
             pools.max_colocate_count = max(pools.max_colocate_count, room)
             create = pools.create_resource_pool

@@ -214,7 +214,7 @@ class _Episode:
             if not reply.done and last is None:
                 return await self._show(turn, reply.text)
             if reply.text:
-                turn.notes["last_word"] = reply.text  # the policy does not see this text
+                turn.notes["last_word"] = reply.text  # the episode ends here, so the policy never sees this text
             if not reply.done:
                 return last
         self.trajectory.answer = text

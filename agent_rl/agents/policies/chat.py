@@ -77,7 +77,7 @@ class ChatPolicy(Policy):
             UnscoredError: the prompt exceeds the endpoint's context or `max_prompt_tokens`.
         """
         left = self._left() if self.most is None else min(self.most, self._left())
-        if left <= 0:  # the observation has used up the budget
+        if left <= 0:  # the last observation used up the token budget
             return Generation("", 0, "length")
         try:
             completion = await self._endpoint.client.chat(self._body(left, stop))
@@ -101,7 +101,7 @@ class ChatPolicy(Policy):
         self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
         tokens = self._count(completion.usage)
         calls = _calls(raw)
-        if raw and calls is None:  # unreadable calls stay in the text, so that the format reports them
+        if raw and calls is None:  # puts unreadable calls into the text, so that the format reports them
             text = "\n".join([text, *map(_as_text, raw)]).strip()
         return Generation(text, tokens, "length" if finish == "length" else "stop", calls)
 

@@ -19,7 +19,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "lean": (),
     "numpy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft"),
     "sympy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft", "sympy"),
-    "reasoning_gym": ("reasoning_gym",),  # takes three seconds to import
+    "reasoning_gym": ("reasoning_gym",),  # reasoning_gym takes three seconds to import
     "pytest": ("pytest", "_pytest.helpconfig", "_pytest.skipping", "_pytest.unittest", "pdb"),
 }
 """Modules that each kind of zygote loads. A fork copies page tables, so plain programs get a small zygote."""

@@ -68,7 +68,7 @@ def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
     sources = {os.path.basename(path): path for path in readable if os.path.dirname(path) == parent}
     os.chdir(scratch)
     call("unshare", _NEW_MOUNTS)
-    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # this will replace the parent directory
+    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # the tmpfs will replace the parent directory
     for name, source in {own: ".", **sources}.items():
         os.mkdir(f"{scratch}/{name}")
         _mount(source, f"{scratch}/{name}", None, _BIND)
