@@ -187,7 +187,7 @@ class EnvironmentSession:
         except OutOfTime:
             self._dropped = late
             raise UnscoredError(late) from None
-        except asyncio.CancelledError:  # cancelling the wait does not stop the function
+        except asyncio.CancelledError:  # the function may still be running in its thread
             self._dropped = late
             raise
 

@@ -187,7 +187,7 @@ def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> di
         where = f"{kind.cls.__name__}.solve ({defined_at(kind.cls.solve)})"
         raise ConfigError(where, problem, "Correct solve or get_reward")
     success = {name: (reward - worst) / (best - worst) for name, reward in rewards.items()}
-    share = 0.5 - fmean(success.values()) / 2  # a spoiled copy may succeed on a row that the model cannot solve
+    share = 0.5 - fmean(success.values()) / 2  # the oracle's share is lower if spoiled copies also succeed
     share = max(SUCCESS / 2, min(SUCCESS, share))
     return {"oracle": round(share, 2)} | dict.fromkeys(success, round((1 - share) / len(success), 2))
 

@@ -178,7 +178,7 @@ def _problems(node: Any, path: str = "") -> Iterator[ConfigError]:
             problem = _RESOLVING.sub(r"\1", str(error).splitlines()[0])
             written: Any = OmegaConf.to_container(node)
             cause = re.search(r"(?:'|type )([^' ]+)", problem)
-            if cause is None or cause[1] in str(written[key]):  # otherwise, another key is the cause
+            if cause is None or cause[1] in str(written[key]):  # skips problems that another key causes
                 yield ConfigError(here, problem, f"Set {here}=...")
         else:
             if OmegaConf.is_config(value) and not OmegaConf.is_interpolation(node, key):

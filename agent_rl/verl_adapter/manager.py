@@ -112,7 +112,7 @@ class TrajectoryRewardManager(RewardManagerBase):
             repeated = self._with_command(error, trajectory, text)
             await self._keep(trajectory, repeated)
             raise repeated from error.__cause__
-        except Exception as error:  # re-raised to verl, which fails the session; the trace keeps the error
+        except Exception as error:  # verl gets the error and fails the session; the trace keeps it too
             await self._keep(trajectory, error)
             raise
         trajectory.score = result

@@ -87,7 +87,7 @@ class AgentTrainer(PPOTrainer):
         self.recorded: recorded.RecordedRun | None = None
         if place := self.settings.policy.trace:
             self.recorded, rate, limit_s = recorded.run_at(place), 0, None
-            self._enable_hybrid_replicas = False  # verl then starts no engine
+            self._enable_hybrid_replicas = False  # keeps verl from starting an engine
         self.stragglers = stragglers.Stragglers(self, rate, limit_s)
         self.is_idle = False
         self.advantages: Any = None

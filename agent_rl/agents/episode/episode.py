@@ -101,7 +101,7 @@ async def recording(trajectory: Trajectory, policy: Policy, user: User | None) -
         yield
     except FatalError:
         raise
-    except Exception as error:  # noqa: BLE001 - if a hook or user fails, the caller still gets the earlier turns
+    except Exception as error:  # noqa: BLE001 - despite the error, the caller gets the earlier turns
         trajectory.stop_reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
         _explain(trajectory, error)
     finally:

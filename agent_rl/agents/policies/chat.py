@@ -144,7 +144,7 @@ class ChatPolicy(Policy):
         if not self.prompt_tokens and prompt > limit:
             raise UnscoredError(f"the prompt has {prompt} tokens, more than sampling.max_prompt_tokens={limit}")
         self.prompt_tokens = self.prompt_tokens or prompt
-        self._first = self._first or min(prompt, limit)  # after a restart, tokens beyond the limit are response tokens
+        self._first = self._first or min(prompt, limit)  # after a restart, tokens over the limit count as response
         self._grown = max(self._grown, prompt + sampled - self._first)
         self._pending = 0
         self._per_character = (prompt + sampled) / max(1, _characters(self.messages))

@@ -200,7 +200,7 @@ class FunctionWorker:
             writer.write(json.dumps({"arguments": arguments, "environment": environment}, default=str).encode() + b"\n")
             process = int(await reader.readline() or 0)
             answer = await reader.readline()
-        except ConnectionError:  # it has died
+        except ConnectionError:  # the worker or the fork has died
             pass
         finally:
             writer.close()

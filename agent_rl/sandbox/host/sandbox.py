@@ -223,7 +223,7 @@ def _package_files(packages: Iterable[str]) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             if is_declared:
                 raise ConfigError("packages", f"{name!r} is not installed", "Install it, or remove it") from None
-            continue  # the requirement applies only to another operating system
+            continue  # the requirement applies only to other systems
         for file in distribution.files or ():
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not top.endswith(".pth") and top not in paths:

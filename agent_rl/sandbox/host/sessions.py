@@ -23,7 +23,7 @@ from agent_rl.sandbox.jail.protocol import CELL, CELL_END, NONCE_BYTES, SESSION,
 
 _MIB = 1 << 20
 _READ_BYTES = 1 << 16
-_MARGIN_S = 0.05  # how far a zygote's clock for a run is ahead of this process's clock
+_MARGIN_S = 0.05  # seconds by which a zygote's clock for a run is ahead of this process's clock
 _STALL_S = 0.1  # if the event loop is this late at a deadline, it was blocked
 _END_S = 2.0  # maximum time from the closing of the channel to the report that the process has ended
 
@@ -147,7 +147,7 @@ class _Process(Child):
         self.feed(cell, limit_s, last=False)
         try:
             await asyncio.wait((self.ended, self._answered), return_when=asyncio.FIRST_COMPLETED)
-            if self._channel_ended:  # the program closed the channel, or the process ended, as its zygote will report
+            if self._channel_ended:  # the channel's end may mean that the process ended, which its zygote will report
                 await asyncio.wait((self.ended,), timeout=_END_S)
             if not self.ended.done() and not self._is_answer:
                 self.order(Op.KILL)  # kills the program, because it wrote to the channel itself

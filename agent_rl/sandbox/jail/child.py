@@ -36,7 +36,7 @@ from .syscalls import call
 
 NOT_CONFINED_EXIT = 70
 _OWN_FILES = (__file__, marked_value.__code__.co_filename)  # not shown in tracebacks
-_CHANNEL = 3  # descriptor of a session's channel, or of the socket between a program and its tests
+_CHANNEL = 3  # descriptor of a session's channel, or of the socket that connects a program to its tests
 _MT19937_BYTES = 624 * 4
 _environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
 _seed = _random.Random.seed  # like `random.seed`, but without touching forty memory pages
@@ -111,7 +111,7 @@ def _confine(settings: ChildSettings, number: int, scratch: str, memory_bytes: i
         assert confinement is not None
         os.chdir(scratch)
         confinement.apply(memory_bytes=memory_bytes, file_bytes=file_bytes, scratch=scratch, cpu_s=cpu_s)
-        # Bypasses the methods of `os.environ`, which would copy pages; no other program can read it.
+        # Bypasses the methods of `os.environ`, which would copy pages; no other program can read this environment.
         _environment[b"HOME"] = _environment[b"TMPDIR"] = scratch.encode()
         for generator in generators:
             _seed(generator)

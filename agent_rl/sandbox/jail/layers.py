@@ -171,7 +171,7 @@ def _restrict_parent(effective: int) -> None:
         _lower(number, value)
     if effective >> _CAP_SETGID & 1 and _may_set_groups():
         os.setgroups([])
-    if effective >> _CAP_SETPCAP & 1:  # without CAP_SETPCAP there are no capabilities to drop
+    if effective >> _CAP_SETPCAP & 1:  # a process without CAP_SETPCAP has no capabilities to drop
         _empty_bounding_set()
         call("prctl", _PR_SET_SECUREBITS, _SECUREBITS)
     call("prctl", _PR_CAP_AMBIENT, _CLEAR_ALL)

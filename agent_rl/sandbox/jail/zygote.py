@@ -45,7 +45,7 @@ _FORK_S = 15.0  # time limit for retrying a fork; a program that uses up all pro
 _FORK_AGAIN_S = 0.02
 _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _CORES = len(os.sched_getaffinity(0))
-_SOFT_S = 0.1  # time between the soft signal and SIGKILL
+_SOFT_S = 0.1  # seconds between the soft signal and SIGKILL
 _OOM_SCORE = "500"  # if memory runs out, programs are killed before the trainer
 _FORK = Op.FORK
 _JOB_DESCRIPTORS = 4
@@ -99,7 +99,7 @@ def _serve(descriptor: int) -> Job | None:
         sweep(settings.scratch_parent)
         root = ScratchRoot(settings.scratch_parent)
         zygote = _Zygote(control, settings, root)
-    except Exception as error:  # noqa: BLE001 - reported to the trainer, which returns the error for each run
+    except Exception as error:  # noqa: BLE001 - the trainer gets the error, and returns it for each run
         failure = {"error": traceback.format_exc()[-4000:], "errno": getattr(error, "errno", None)}
         control.send(json.dumps(failure).encode())
         if root is not None:

@@ -247,7 +247,7 @@ async def _handshake(session: ClientSession) -> None:
         if error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
         await session.discover()
-        await _pages(session)  # the SDK derives request headers from the list
+        await _pages(session)  # the SDK derives request headers from the list of tools
 
 
 async def _pages(session: ClientSession) -> list[Tool]:
