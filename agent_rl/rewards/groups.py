@@ -58,7 +58,7 @@ class Group:
             self._complete.set()
 
     async def _score_all(self, reward: Reward) -> dict[asyncio.Task[Any], Score | Exception]:
-        tasks = [task for task in self._waiting if not task.done()]  # skips tasks that were cancelled
+        tasks = [task for task in self._waiting if not task.done()]  # skips tasks that were canceled
         trajectories, verdicts = zip(*(self._waiting[task] for task in tasks), strict=True)
         try:
             results = await reward.score_group(trajectories, verdicts=verdicts)
