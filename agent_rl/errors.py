@@ -86,7 +86,7 @@ class ConfigError(FatalError):
         self.problem = problem
         self.remedy = remedy
 
-    def __reduce__(self) -> tuple[Any, ...]:  # pickle must pass all three arguments
+    def __reduce__(self) -> tuple[Any, ...]:  # by default, pickle would not pass all three arguments
         return type(self), (self.key, self.problem, self.remedy)
 
 

@@ -110,7 +110,7 @@ class FoldingPolicy(Policy):
             return False
         try:
             await self._inner.begin(self._folded(spoken(notes.text), messages), self._tools)
-        except UnscoredError:  # the notes leave no room for a turn, which is the policy's fault
+        except UnscoredError:  # the policy wrote notes so long that no turn fits after them
             return False
         return True
 

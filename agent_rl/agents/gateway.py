@@ -88,7 +88,7 @@ def _conclude(session: Session, end: ProgramEnd) -> None:
             trajectory.stop_reason, trajectory.error = StopReason.ERROR, end.problem
             trajectory.info["bug"] = end.bug or "the program failed before its first request"
             return
-        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # if a limit was reached, the policy is to blame
+        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # a program that fails at a limit has no bug
             trajectory.info["bug"] = end.bug
         trajectory.stop_reason, trajectory.answer = StopReason.STOPPED, None
         if trajectory.verdict is None:

@@ -133,7 +133,7 @@ def _register(name: str, agent: Agent | type[Any]) -> Agent | type[Any]:
     if name in agent_names():
         raise ConfigError(f"register_agent_loop({name!r})", "the name belongs to agent_rl", "Choose another name")
     if isinstance(agent, type) and issubclass(agent, EpisodeLoop) and "agent" not in vars(agent):
-        agent.agent = name  # instead of the name that the base class sets
+        agent.agent = name  # replaces the name inherited from the base class
     registered[name] = agent
     for listener in listeners.values():
         listener()

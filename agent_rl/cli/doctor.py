@@ -81,7 +81,7 @@ def doctor(
     keys = keys_with_model(recipe or "", overrides, model)
     facts = None if machine is None else Machine.from_file(machine)
     with Console(stderr=True).status("") as status, contextlib.redirect_stdout(sys.stderr):
-        # stdout is only for the findings, not for what tools and packages print
+        # stdout is reserved for the findings, so the output of tools and packages goes to stderr
         findings = diagnose(recipe, keys, script, status.update, facts)
     if as_json:
         print_json(table.to_dict(findings))

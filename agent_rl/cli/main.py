@@ -68,7 +68,7 @@ class _Folder(TyperGroup):
             return None
         app = _module(cmd_name).app
         app.rich_markup_mode = None
-        is_group = app.info.no_args_is_help is True  # a group may have a single command
+        is_group = app.info.no_args_is_help is True  # typer unwraps a group with a single command
         command = (typer.main.get_group if is_group else typer.main.get_command)(app)
         command.name = cmd_name
         _prepare(command)
@@ -175,7 +175,7 @@ def main() -> None:
     if debug:
         sys.argv.remove(DEBUG)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # read by the trainer
-    sys.path.insert(0, os.getcwd())  # as `python -m`, which starts the trainer, does
+    sys.path.insert(0, os.getcwd())  # `python -m`, which starts the trainer, also adds this folder
     _allow_open_files()
     try:
         sys.exit(app(standalone_mode=False, prog_name="agent-rl"))
@@ -187,10 +187,10 @@ def main() -> None:
         unusable = isinstance(error, ConfigError) or (isinstance(error, OSError) and error.errno not in LIMITS)
         sys.exit(2 if unusable else 1)
     except Exception as error:
-        if not hasattr(error, "format_message"):  # typer's class for usage errors is not public
+        if not hasattr(error, "format_message"):  # recognizes typer's usage errors, whose class is not public
             raise
         text = error.format_message()
-        if type(error).__name__ != "NoArgsIsHelpError":  # that error's text is the help, unless already printed
+        if type(error).__name__ != "NoArgsIsHelpError":  # this error's message is the help text itself
             words = getattr(getattr(error, "ctx", None), "command_path", "agent-rl")
             text = f"error: {text}{'' if text.endswith(('.', '?')) else '.'} See {words} --help"
         print(text, file=sys.stderr)

@@ -46,7 +46,7 @@ def prepare() -> None:
             os.close(alive_w)
             _become_fork_server(other, listener.detach(), alive_r)
     os.close(alive_r)
-    server: Any = forkserver._forkserver  # `ensure_running` would set the same attributes
+    server: Any = forkserver._forkserver  # sets the attributes that `ensure_running` would set
     server._forkserver_address, server._forkserver_alive_fd, server._forkserver_pid = path, alive_w, pid
 
 

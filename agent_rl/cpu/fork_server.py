@@ -74,11 +74,11 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
     if not switch.is_selected() or environ.get("RAY_ADDRESS", "local") not in ("", "local"):
         yield {}
         return
-    short = environ.get("RAY_TMPDIR")  # chosen because a socket's path must be short
+    short = environ.get("RAY_TMPDIR")  # a folder for sockets, whose paths must be short
     if short:
-        os.makedirs(short, exist_ok=True)  # Ray would create this folder only later
+        os.makedirs(short, exist_ok=True)  # the folder is needed now, but Ray creates it only later
     prefix = f"agent_rl_{environ.get(RUN, '')}"
-    if RUN in environ:  # an earlier start of this run was killed and left its folder
+    if RUN in environ:  # removes the folders of earlier starts of this run that were killed
         for left in Path(short or tempfile.gettempdir()).glob(f"{prefix}_*"):
             shutil.rmtree(left, ignore_errors=True)
     folder = tempfile.mkdtemp(prefix=f"{prefix}_", dir=short or None)
@@ -132,7 +132,7 @@ def main(fd: int) -> None:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # see `launch.process.begin_child`
     environment = dict(os.environ)
     if sys.path[0] == os.getcwd():
-        sys.path[0] = ""  # lets `_become` recognize this entry and put the folder of a fork's script there
+        sys.path[0] = ""  # marks the entry that `_become` replaces with the folder of a fork's script
     with socket.socket(fileno=fd) as listener:
         _import(LIBRARIES)
         added = {name: value for name, value in os.environ.items() if environment.get(name) != value}

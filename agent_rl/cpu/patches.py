@@ -35,7 +35,7 @@ def gloo_process_group(module: ModuleType) -> None:
 
 def training_engines(module: ModuleType) -> None:
     """`verl.workers.engine.fsdp.transformer_impl`: register training engines for the `cpu` device."""
-    from agent_rl.cpu import engine  # noqa: F401 - registers itself
+    from agent_rl.cpu import engine  # noqa: F401 - the import registers the training engines
 
 
 def weight_transport(module: ModuleType) -> None:
@@ -57,7 +57,7 @@ def engine_processes(module: ModuleType) -> None:
 
 def checkpoint_engine(module: ModuleType) -> None:
     """`verl.checkpoint_engine`: replace verl's `nccl` engine, which sends weights to standalone rollout servers."""
-    from agent_rl.cpu import shared_memory  # noqa: F401 - registers itself
+    from agent_rl.cpu import shared_memory  # noqa: F401 - the import registers the checkpoint engine
 
 
 def value_head_attention(module: ModuleType) -> None:

@@ -19,7 +19,7 @@ class Placeholder:
     def __init__(self, name: str) -> None:
         self.__name__ = self.__qualname__ = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: D102 - see the class
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: D102 - documented in the class
         raise RuntimeError(
             f"{self.__name__} was called, but this process runs SGLang on a CPU with stand-ins for GPU-only packages. "
             "Choose the CPU engine flags in agent_rl/config/platform/cpu.yaml, or run without VERL_PLATFORM=cpu"

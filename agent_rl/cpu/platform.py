@@ -59,8 +59,8 @@ class PlatformCPU(PlatformBase):
     device_name = vendor_name = "cpu"
     device_module = _device_module()
     is_available = _always(True)
-    is_platform_available = _always(False)  # not detected, so that no GPU machine silently falls back to the CPU
-    current_device = _always("cpu")  # verl passes this to `Tensor.to`, where an index would mean a GPU
+    is_platform_available = _always(False)  # not auto-detected, so that no GPU machine silently uses the CPU
+    current_device = _always("cpu")  # a name, because verl passes it to `Tensor.to`, where an index means a GPU
     device_count = _always(1)
     set_device = synchronize = set_allocator_settings = empty_cache = _nothing
     profiler_start = profiler_stop = cudart = _nothing

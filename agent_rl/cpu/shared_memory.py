@@ -85,7 +85,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
 
     async def receive_weights(self, global_steps: int | None = None) -> AsyncGenerator[tuple[str, torch.Tensor], None]:  # type: ignore[override]
         """Wait for the file with the weights, and yield the file's tensors."""
-        while not os.path.exists(self._file):  # noqa: ASYNC110, ASYNC240 - another process writes it, in memory
+        while not os.path.exists(self._file):  # noqa: ASYNC110, ASYNC240 - another process writes the file to memory
             await asyncio.sleep(POLL_S)
         for name, tensor in load_file(self._file).items():
             yield name, tensor

@@ -40,9 +40,9 @@ ENVIRONMENT = {
     "TQ_NUM_THREADS": "1",
     # verl's other way to send a trajectory to a reward worker, torch.save, takes several times as long.
     "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",
-    # Ray would start an idle process for each logical core.
+    # Otherwise Ray starts an idle process for each logical core.
     "RAY_prestart_worker_first_driver": "0",
-    # Otherwise Ray's server keeps up to 100,000 calls for commands that list calls, and grows by about 100 MiB.
+    # Otherwise Ray's server records up to 100,000 calls for its `ray list` commands, and grows by about 100 MiB.
     "RAY_task_events_max_num_task_in_gcs": "10000",
     # Otherwise Ray warns at each start that it will one day stop hiding accelerators from actors that need none.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",

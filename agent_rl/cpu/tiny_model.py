@@ -59,7 +59,7 @@ CHAT_TEMPLATE = """\
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}
 """
 
-# Enough English and agent formatting for the untrained model's tokenizer; all other text is encoded byte by byte.
+# Text to train the tokenizer on: some English and agent formatting; all other text is encoded byte by byte.
 CORPUS = (
     "You are a careful assistant that may use tools. Answer the question of the user.\n",
     'Thought: I should compute this first.\nAction: calculator\nAction Input: {"expression": "12+34"}',

@@ -143,7 +143,7 @@ class Row(BaseModel):
             problem = f"the last message of the prompt is from {self.prompt[-1].role!r}"
             raise InvalidValueError(problem, "End the prompt with a user message")
         if not self.images and not self.videos:
-            return self  # without media, verl treats the markers as text
+            return self  # verl treats image and video markers as text if there are no media
         for mark, media in ((IMAGE, self.images), (VIDEO, self.videos)):
             marks = sum(message.content.count(mark) for message in self.prompt)
             if marks != len(media or ()):

@@ -176,7 +176,7 @@ def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> 
         return split
     digest = hashlib.blake2b(f"{common['seed']} {key}".encode(), digest_size=8).digest()
     is_test = int.from_bytes(digest, "big") < share * 2**64
-    return "test" if is_test or (number == 0 and column is None) else split  # so that `test` gets at least one row
+    return "test" if is_test or (number == 0 and column is None) else split  # row 0 makes sure that `test` is not empty
 
 
 def value_of(example: Mapping[str, Any], *names: str) -> Any:

@@ -112,7 +112,7 @@ def read_rows(path: str, most: int) -> RowsFile:
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
     """Return the columns whose types in the two files differ so that verl cannot join the files, with both types."""
     import pyarrow as pa
-    from datasets import Dataset, concatenate_datasets  # verl joins files with this function
+    from datasets import Dataset, concatenate_datasets  # verl joins files with `concatenate_datasets`
 
     conflicts = []
     schemas = [file.schema for file in (one, other) if file.schema is not None]

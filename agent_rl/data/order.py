@@ -130,7 +130,7 @@ class RowOrder:
         row = self._failed_row()
         if row is None:
             row = self._draw()
-        if row is None and not self._position.free:  # the band is empty, and any row is better than none
+        if row is None and not self._position.free:  # if the band has no row, any row is better than none
             self._position.free, self._position.dry = True, []
             row = self._draw()
         if row is None:

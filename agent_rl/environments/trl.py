@@ -106,7 +106,7 @@ def _factory(make: Any, functions: list[Any], named: Mapping[str, Any], place: P
     if inspect.iscoroutinefunction(cls.reset):
         raise place.error(f"{where} has an async reset, which TRL does not await", "Write a plain def reset")
     public = [name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")]
-    methods = [name for name in public if name not in ("reset", "get_reward")]  # TRL uses the same rule and order
+    methods = [name for name in public if name not in ("reset", "get_reward")]  # as TRL selects and orders its tools
     blank = cls.__new__(cls)
     tools = {each.__name__: each for each in (*functions, *(getattr(blank, name) for name in methods))}
     for function in (*tools.values(), *(getattr(cls, name) for name in public if name not in methods)):

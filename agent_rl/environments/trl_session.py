@@ -224,7 +224,7 @@ class TrlSession(EnvironmentSession):
             value = await self.timed(
                 call.name, function if is_async else functools.partial(_plain_call, function), **call.arguments
             )
-        except Exception as error:  # TRL shows every error of a tool to the policy
+        except Exception as error:  # TRL shows the policy every error that a tool raises
             if self._dropped and isinstance(error, UnscoredError):
                 raise
             result.status, value = ToolStatus.ERROR, {"error": str(error)}
@@ -288,7 +288,7 @@ class TrlSession(EnvironmentSession):
 def _plain_call(function: Callable[..., Any], /, **arguments: Any) -> Any:
     try:
         return function(**arguments)
-    except StopIteration as error:  # a worker thread cannot raise StopIteration
+    except StopIteration as error:  # asyncio cannot pass a StopIteration from a worker thread
         raise ToolError(str(error)) from error
 
 

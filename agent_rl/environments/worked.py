@@ -74,7 +74,7 @@ def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Expe
     try:
         steps.append(ExpertTurn("", {}, asyncio.run(run())))
         return tuple(steps)
-    except UnscoredError as error:  # the error is a timeout, or names a bug's line
+    except UnscoredError as error:  # the expert timed out, or has a bug whose line the error names
         raise ConfigError(kind.target, str(error), "Correct the expert so that it solves every row") from error
 
 
@@ -187,7 +187,7 @@ def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> di
         where = f"{kind.cls.__name__}.solve ({defined_at(kind.cls.solve)})"
         raise ConfigError(where, problem, "Correct solve or get_reward")
     success = {name: (reward - worst) / (best - worst) for name, reward in rewards.items()}
-    share = 0.5 - fmean(success.values()) / 2  # a spoiled copy may succeed on a row that the model cannot solve
+    share = 0.5 - fmean(success.values()) / 2  # the oracle's share is lower if spoiled copies also succeed
     share = max(SUCCESS / 2, min(SUCCESS, share))
     return {"oracle": round(share, 2)} | dict.fromkeys(success, round((1 - share) / len(success), 2))
 
@@ -234,7 +234,7 @@ def _with_other_digits(
     """
     rng, copies = random.Random(0), []
     for row in rows:
-        digits = rng.sample("123456789", 9)  # no number begins with 0
+        digits = rng.sample("123456789", 9)  # without 0, so that no new number begins with 0
         table = str.maketrans("123456789", "".join(digits))
         prompt = [
             message

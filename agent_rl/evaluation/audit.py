@@ -153,7 +153,7 @@ def _compare(
         if sequence["logprobs"] is None:
             continue
         ids, first = [*sequence["prompt_ids"], *sequence["response_ids"]], len(sequence["prompt_ids"])
-        own = [math.nan, *compute(ids)]  # the model does not predict the first token
+        own = [math.nan, *compute(ids)]  # the first token has no probability, because no token precedes it
         for stretch, audit in zip(stretches, audits, strict=True):
             if stretch.sequence is not sequence or audit.logprobs:
                 continue

@@ -162,7 +162,7 @@ def _fixed(settings: EvaluationSettings) -> dict[str, Any]:
     if settings.tools:
         entries = read_yaml(Path(settings.tools))
         code = by_content(entries, Path(settings.tools).parent, WRITTEN)
-        if code != entries:  # the tool file names the user's own code or documents
+        if code != entries:  # the tool file refers to the user's own code or documents
             fixed["tools"] = f"sha256:{hashlib.sha256(json.dumps([fixed['tools'], code]).encode()).hexdigest()}"
     fixed["script"] = settings.script and _digest(settings.script, "script")
     return fixed

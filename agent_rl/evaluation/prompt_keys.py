@@ -21,7 +21,7 @@ PROMPT_KEYS = {
     f"{_ROLLOUT}.multi_turn.tool_config_path": "tools",
     **{f"{_ROLLOUT}.multi_turn.{name}": f"multi_turn.{name}" for name in EpisodeLimits._fields if name not in _LENGTHS},
     **{f"data.max_{name}": own for name, own in _LENGTHS.items()},
-    **{f"{_ROLLOUT}.{name}": own for name, own in _LENGTHS.items()},  # keys that the agent loop reads
+    **{f"{_ROLLOUT}.{name}": own for name, own in _LENGTHS.items()},  # the agent loop reads these keys
 }
 
 TRAINING_ONLY: dict[str, tuple[Any, ...]] = {

@@ -249,7 +249,7 @@ def check_advantages(samples: Sequence[StoredSample], settings: AgentRLSettings,
 
 def check_dropped(samples: Sequence[StoredSample]) -> Found:
     """Report which trajectories were left out of training, and how much this shifts the means over trajectories."""
-    yield from ()  # a dropped trajectory does not count as a problem
+    yield from ()  # reports no problem, because dropping a trajectory is allowed
     fates = []
     for sample in samples:
         own = sample.trajectory

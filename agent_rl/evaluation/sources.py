@@ -133,7 +133,7 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
     finally:
         await asyncio.to_thread(stop, process)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # kills the remaining processes of the server's session
+            os.killpg(process.pid, signal.SIGKILL)  # kills any processes that the server left behind
 
 
 def _free_port() -> int:

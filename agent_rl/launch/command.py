@@ -76,7 +76,7 @@ def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
         if (folder / "size" / "cpu.yaml").is_file():
             groups.append("size=cpu")
     words = [*(f"{key}={quoted(path)}" for key, path in found_files(folder).items()), *words]
-    # without ++, hydra would reject a key that the recipe does not list in a section that may have any keys
+    # ++ makes hydra accept keys that a recipe does not list, in sections that may have any keys
     words = [f"++{word}" if is_free(word.partition("=")[0]) else word for word in words]
     words = [f"+{word}" if word.startswith("policy=") else word for word in words]  # overrides the recipe
     return [*groups, *words, *(_joining() if joins_ray() else ())]
@@ -113,7 +113,7 @@ def _joining() -> list[str]:
     """Return the overrides for joining a running cluster, whose processes do not inherit this environment."""
     overrides = list(JOINING)
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
-    job_variables = job.get("env_vars") or {}  # from `ray job submit`; Ray rejects a variable that is set twice
+    job_variables = job.get("env_vars") or {}  # `ray job submit` sets these; Ray rejects a variable set twice
     if cpu.is_selected():
         variables = {"VERL_PLATFORM": "cpu", **cpu.child_environment()}
     else:  # the nodes need these variables even if this process already has them, but keep their own `PATH`

@@ -88,7 +88,7 @@ def groups(recipe: str | os.PathLike[str]) -> dict[str, list[str]]:
     places = [str(folder), *(place for spec in specs if spec for place in spec.submodule_search_locations or ())]
     options: dict[str, dict[str, None]] = {}
     for file in (file for place in places for file in sorted(Path(place).glob("*/*.yaml"))):
-        options.setdefault(file.parent.name, {})[file.stem] = None  # a recipe may replace agent_rl's option
+        options.setdefault(file.parent.name, {})[file.stem] = None  # a recipe may redefine an option of agent_rl
     return {group: list(choices) for group, choices in options.items()}
 
 
@@ -106,7 +106,7 @@ def unknown_keys(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
         here = f"{path}.{key}".lstrip(".")
         if here in NOT_IN_YAML or is_free(here):
             continue
-        if key not in set(verls.keys()):  # `in` is false for a mandatory value (`???`)
+        if key not in set(verls.keys()):  # not `in verls`, which is false for a mandatory value (`???`)
             yield here
         elif OmegaConf.is_dict(ours._get_node(key)) and OmegaConf.is_dict(verls._get_node(key)):
             yield from unknown_keys(ours[key], verls[key], here)
@@ -137,7 +137,7 @@ def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
         remedy = "Quote values with commas, braces or spaces"
         raise ConfigError(error.override, f"this is not a hydra override: {_short(error)}", remedy) from error
     except (HydraException, OmegaConfBaseException) as error:
-        if wrong := _WRONG_KEY.search(str(error)):  # hydra's message has no remedy
+        if wrong := _WRONG_KEY.search(str(error)):  # adds a remedy, which hydra's message lacks
             known = hydra_compose("config", [searchpath])
             if wrong[1] not in set(_flatten(known)):
                 options = groups(folder)
@@ -163,7 +163,7 @@ def resolved(config: DictConfig) -> dict[str, Any]:
 
 def problems(config: DictConfig) -> list[ConfigError]:
     """Return an error for each missing mandatory value and each interpolation that cannot be resolved."""
-    has_reward_model = OmegaConf.select(config, "reward.reward_model.enable")  # if false, verl skips this section
+    has_reward_model = OmegaConf.select(config, "reward.reward_model.enable")  # verl skips a disabled section
     return [each for each in _problems(config) if has_reward_model or not each.key.startswith("reward.reward_model.")]
 
 
@@ -178,7 +178,7 @@ def _problems(node: Any, path: str = "") -> Iterator[ConfigError]:
             problem = _RESOLVING.sub(r"\1", str(error).splitlines()[0])
             written: Any = OmegaConf.to_container(node)
             cause = re.search(r"(?:'|type )([^' ]+)", problem)
-            if cause is None or cause[1] in str(written[key]):  # otherwise, another key is the cause
+            if cause is None or cause[1] in str(written[key]):  # skips problems that another key causes
                 yield ConfigError(here, problem, f"Set {here}=...")
         else:
             if OmegaConf.is_config(value) and not OmegaConf.is_interpolation(node, key):

@@ -98,7 +98,7 @@ class RunPanel:
         if time.monotonic() - self._drawn < PERIOD_S:
             return
         self._drawn = time.monotonic()
-        if self.console.size != self._size:  # the terminal has wrapped the old lines: their position is unknown
+        if self.console.size != self._size:  # the terminal has wrapped the old lines, so their position is unknown
             self._size = self.console.size
             self._live.stop()
             self.console.clear()
@@ -113,7 +113,7 @@ class RunPanel:
             self.console.print(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = (options.height or console.size.height) - 3  # room for the frame and the cursor's line
+        lines = (options.height or console.size.height) - 3  # leaves room for the frame and the cursor's line
         yield Frame(
             Group(*_fitting(self._parts(options.max_width - 4), lines)),
             title=Text(named(self.progress.folder.name), style="bold"),
@@ -178,7 +178,7 @@ def last_trajectory(path: Path, step: int) -> Trajectory | None:
     except OSError:
         return None
     for line in sorted(lines[bool(begin) : -1], key=crc32):
-        with contextlib.suppress(ValueError):  # a line that another version has written
+        with contextlib.suppress(ValueError):  # skips lines that another version of agent_rl wrote
             if (trajectory := Trajectory.from_json(line)).info.get("step") == step:
                 return trajectory
     return None

@@ -91,8 +91,8 @@ def run_trainer(
     out.mkdir(parents=True, exist_ok=True)
     log, metrics = out / "train.log", out / NEW_METRICS
     mark = hashlib.sha256(os.fsencode(out)).hexdigest()[:16]
-    _end_processes(RUN, mark)  # left by an earlier start whose launcher was killed
-    Tail(metrics, 0, _kept(metrics, _ignore, on_output)).read()  # an aborted start may leave unread lines
+    _end_processes(RUN, mark)  # ends processes that an earlier start left when its launcher was killed
+    Tail(metrics, 0, _kept(metrics, _ignore, on_output)).read()  # reads lines that an aborted start left
     metrics.unlink(missing_ok=True)
     before = shared_files()
     try:
@@ -251,7 +251,7 @@ def _kept(
         nonlocal is_first
         try:
             record = json.loads(line)
-        except ValueError:  # verl does not notice if only part of a line fits on the disk
+        except ValueError:  # a full disk may cut a line short without verl noticing
             on_output(f"agent_rl: the metrics of a step are lost: verl wrote only part of them to {metrics}")
             return
         if is_first and file.exists():

@@ -213,7 +213,7 @@ def compared(
     changed: list[str] = []
     for key in sorted({*old, *new, "--script"}):
         was, now = ({file["path"]: file["sha256"] for file in each["files"].get(key, [])} for each in (before, run))
-        same = was and list(was.values()) == list(now.values())  # the same files, even at other paths
+        same = was and list(was.values()) == list(now.values())  # equal content, even if the paths differ
         if not same and not key.startswith(free) and repr(old.get(key)) != repr(new.get(key)):  # repr: NaN equals NaN
             differ[key] = f"{key} is {new.get(key)!r}, was {old.get(key)!r}"
         elif was and now and not same:
@@ -229,10 +229,10 @@ def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict
     hashes = {}
     for key, value in [*leaves(config), ("--script", script)]:
         texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
-        # from `path/to/file.py:Name`, or a path alone; isfile is false for a string that is too long for a path
+        # a value is `path/to/file.py:Name` or just a path; isfile is false for a string that is too long for a path
         paths = [os.path.expanduser(re.sub(r"(?<=\.py):.*", "", text, flags=re.DOTALL)) for text in texts]
         files = [Path(path) for path in paths if os.path.isfile(path)]
-        if files and not key.startswith("agent_rl.trace."):  # the run itself writes the trace
+        if files and not key.startswith("agent_rl.trace."):  # the trace is an output of the run, not an input
             hashes[key] = [{"path": str(path), "sha256": file_digest(path)} for path in files]
     return hashes
 

@@ -89,7 +89,7 @@ class StopRequest:
                 signal.signal(signum, handler)
 
     def _on_signal(self, signum: int, frame: Any) -> None:
-        if self._is_ending or (self.asked and signum == signal.SIGHUP):  # a session's end sends two signals
+        if self._is_ending or (self.asked and signum == signal.SIGHUP):  # the end of a terminal sends two signals
             return
         if not self.asked and self.can_wait():
             self.ask(signal.Signals(signum).name)

@@ -82,7 +82,7 @@ def task_recipe(targets: str) -> Path:
     files = {"config.yaml": _config(kinds, rewards), "size/own_model.yaml": own_model, "size/0.5b.yaml": _GPU}
     try:
         files["size/cpu.yaml"] = _cold_start(folder, kinds, len(rows["train"]), _cpu(max(prompts.values())))
-    except AgentRLError:  # `require_experts` raises the error where the small model is needed
+    except AgentRLError:  # `require_experts` raises this error again if the small model is needed
         rollout = {**own_model["actor_rollout_ref"], "model": {"path": str(small_model(folder))}}
         files["size/cpu.yaml"] = {**own_model, "actor_rollout_ref": rollout}
     for file, content in files.items():
@@ -114,7 +114,7 @@ def require_experts(targets: str) -> None:
     kinds = [load_task(target) for target in targets.split(",")]
     for kind in kinds:
         require_expert(kind)
-    task_recipe(targets)  # raises errors in the recipe first
+    task_recipe(targets)  # checks the recipe first, and raises its errors
     for kind in kinds:
         _habit_shares(kind)
 
@@ -155,7 +155,7 @@ def try_out(kind: EnvironmentType) -> _Trial:
         (text, state), (other_text, other_state), reward, tools = asyncio.run(_begun_twice(kind, row))
     except AgentRLError as error:
         raise ConfigError(where, str(error), "Correct the method: it must work in an episode without turns") from error
-    if reward == {} and not kind.parts:  # an environment written for TRL
+    if reward == {} and not kind.parts:  # an environment written for TRL may define no reward
         remedy = "Define get_reward(self) or reward_funcs, or pass a function: --reward rewards.py:function"
         raise ConfigError(f"{where} ({_line(kind)})", "the class defines no reward", remedy)
     if text != other_text or state != other_state:

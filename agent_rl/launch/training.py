@@ -101,7 +101,7 @@ def train(
             if place := OmegaConf.select(config, KEY):
                 run.notes += differences(place, run.record)
             words += _run_overrides(config, run.path, words)
-            if nodes is not None or joins_ray():  # a cluster's processes do not inherit this environment
+            if nodes is not None or joins_ray():  # the processes of a running cluster do not inherit this environment
                 variables = logger_environment(run.path).items()
                 words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
             command = trainer_command(recipe, words, script)
@@ -257,7 +257,7 @@ def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> li
         overrides.append(f"{DUMPS}={quoted(folder / 'rollouts')}")
     logger = config.trainer.logger
     loggers = [logger] if isinstance(logger, str) else list(logger or [])
-    if "file" not in loggers:  # the display reads this log
+    if "file" not in loggers:  # the display reads the log of the `file` logger
         overrides.append(f"trainer.logger=[{','.join([*loggers, 'file'])}]")
     return overrides
 

@@ -41,7 +41,7 @@ Row = Mapping[str, Any]
 @check("tools", at=("trainer",))
 def readable_tools(case: RunCase) -> None:
     """The tool file can be read."""
-    case.tools  # noqa: B018 - raises if the file cannot be read
+    case.tools  # noqa: B018 - loads the tool file, and raises an error if that fails
 
 
 @check("your code", "simulated user", at=("trainer", "doctor"))
@@ -74,7 +74,7 @@ def own_code(case: RunCase) -> list[Finding | FatalError]:
     reward, tools = None, list[ToolSpec]()
     with suppress(AgentRLError):  # a check in the group "tools" reports the error
         tools = case.tools
-    with suppress(FatalError):  # a check in the group "reward" reports it
+    with suppress(FatalError):  # a check in the group "reward" reports the error
         reward = case.reward if case.scored_by_ours else None
     rows = [row for row in (case.rows if case.has_rows_of_ours else ()) if "prompt" in row]  # "data" reports others
     findings += own_code_problems(EpisodeSetup(case.settings, tools=tools), rows, case.default_agent, reward)
@@ -134,7 +134,7 @@ class _Trial:
         """Create the agent's hooks and the row's user, and start the user."""
         try:
             loop = make_loop(name, self.setup)
-        except ConfigError:  # a class that only verl's worker can run
+        except ConfigError:  # only verl's worker can run this class
             return
         await self.attempt(f"agent {name}", loop.format)
         hooks = await self.attempt("hooks: __init__", loop.hooks)
@@ -190,7 +190,7 @@ class _Trial:
             return await within(self.setup.settings.budget.tool_timeout_s, _value(result))
         except FatalError as error:
             self.problems.append(error)
-        except (OutOfTime, ObservationError):  # in training the policy sees this error
+        except (OutOfTime, ObservationError):  # not a problem, because the policy sees this error in training
             pass
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises is reported to the user
             cause = error.__cause__ if isinstance(error, UnscoredError) else error

@@ -107,7 +107,7 @@ Errors = Iterator[ConfigError]
 @check("configuration", at=AT)
 def section(case: RunCase) -> None:
     """The `agent_rl` section contains only known keys and valid values."""
-    case.settings  # noqa: B018 - raises for a wrong key or value
+    case.settings  # noqa: B018 - reading the settings raises an error for a wrong key or value
 
 
 @check("configuration", at=AT)

@@ -109,7 +109,7 @@ class DataSample(Section):
 def _of_preferences(row: Mapping[str, Any], info: Mapping[str, Any], score: str) -> dict[str, Any]:
     """Read a sample's fields from a row that a converter created."""
     truth = (row.get("reward_model") or {}).get("ground_truth")
-    if info.get("answers"):  # the prompt asks a judge; the answers reply to `question`
+    if info.get("answers"):  # the prompt is written for a judge, so the query is in `question`
         return {
             "query": info.get("question"), "answers": list(info["answers"]), "preference": truth,
             "metadata": _metadata(info, "answers"),

@@ -257,7 +257,7 @@ class Remote:
             raise _Failure(f"cannot connect: {str(error) or type(error).__name__}", unsent=True) from error
         except TimeoutError as error:
             raise _Failure(f"no answer within {self.limits.timeout_s:g} s") from error
-        except httpx.LocalProtocolError:  # the exception's message quotes the header
+        except httpx.LocalProtocolError:  # the original error is dropped, because its message quotes the header
             raise ValueError("a header of the request cannot be sent") from None
         except (httpx.TransportError, zlib.error) as error:
             raise _Failure(f"the connection broke: {type(error).__name__}") from error
@@ -284,7 +284,7 @@ class Remote:
         near = is_near(host)
         try:
             client = lane.idle[near].pop() if lane.idle[near] else self._new_client(near)
-        except UnicodeError:  # the exception's message quotes a character of the header
+        except UnicodeError:  # the original error is dropped, because it quotes part of the header
             raise ValueError("a header of the request cannot be sent") from None
         except (ImportError, ValueError) as error:
             raise RemoteError(host, f"the proxy set in the environment cannot be used: {error}") from None

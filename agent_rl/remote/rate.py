@@ -37,7 +37,7 @@ class Rate:
         Raises:
             OSError: the file in the temporary folder cannot be written.
         """
-        async with self._turns.get():  # one turn at a time, so that an early exit wastes only one
+        async with self._turns.get():  # one task at a time reserves a turn, so that an early exit wastes at most one
             await asyncio.sleep(self._take(server) - time.monotonic())
 
     def _take(self, server: str) -> float:

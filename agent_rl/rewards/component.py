@@ -90,14 +90,14 @@ class _BaseComponent(ABC):  # noqa: B024 - the subclasses declare the abstract m
         self.name = name
         self.config = config
 
-    async def reach(self) -> None:  # noqa: B027 - most components use no service
+    async def reach(self) -> None:  # noqa: B027 - optional, because most components use no service
         """Send a test request, without a trajectory, to each service that the component uses; the doctor calls this.
 
         Raises:
             ConfigError: a service does not answer, or rejects the key or the model.
         """
 
-    async def close(self) -> None:  # noqa: B027 - most components hold no resources
+    async def close(self) -> None:  # noqa: B027 - optional, because most components hold no resources
         """Release resources; called once, after the last measurement."""
 
 

@@ -58,11 +58,11 @@ class Group:
             self._complete.set()
 
     async def _score_all(self, reward: Reward) -> dict[asyncio.Task[Any], Score | Exception]:
-        tasks = [task for task in self._waiting if not task.done()]  # the other tasks were cancelled
+        tasks = [task for task in self._waiting if not task.done()]  # skips tasks that were canceled
         trajectories, verdicts = zip(*(self._waiting[task] for task in tasks), strict=True)
         try:
             results = await reward.score_group(trajectories, verdicts=verdicts)
-        except Exception as error:  # noqa: BLE001 - `score` raises it in every waiting task
+        except Exception as error:  # noqa: BLE001 - `score` raises the error in every waiting task
             results = [error] * len(tasks)
         return dict(zip(tasks, results, strict=True))
 

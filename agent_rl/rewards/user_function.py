@@ -63,7 +63,7 @@ class UserFunction:
         self._options, self._place = dict(options or {}), place
         try:
             parameters = list(inspect.signature(function).parameters.values())
-        except ValueError:  # a built-in function without a signature
+        except ValueError:  # built-in functions may have no signature
             parameters = [Parameter(name, Parameter.KEYWORD_ONLY) for name in NAMES]
         self._takes_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
         self._names = {parameter.name for parameter in parameters if parameter.kind not in _VARIABLE}

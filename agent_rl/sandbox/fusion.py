@@ -161,7 +161,7 @@ def limits_for(run_s: float, **limits: int) -> RemoteLimits:
         limits: other limits, such as `max_concurrent`.
     """
     attempt_s = run_s + SLACK_S
-    # The server sends up to 1 MiB per stream, and JSON's escapes can make this six times as long.
+    # A server's answer has up to 1 MiB per stream, and JSON's escapes can make that six times as long.
     return RemoteLimits(timeout_s=attempt_s, total_s=3 * attempt_s + 30, max_bytes=16 * 1024 * 1024, **limits)
 
 

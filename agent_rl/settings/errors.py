@@ -148,7 +148,7 @@ class _Problem:
         self.models: list[type[BaseModel]] = [model]
         self.field: FieldInfo | None = None
         nested = self.models
-        for part in details["loc"]:  # keys and positions, mixed with the names of union alternatives
+        for part in details["loc"]:  # a location has keys and positions, mixed with names of union alternatives
             is_missing = self.kind == "missing" and part == details["loc"][-1]
             is_key = isinstance(data, Mapping) and (part in data or is_missing)
             if not is_key and not (isinstance(data, list | tuple) and isinstance(part, int)):

@@ -123,7 +123,7 @@ def load_file(location: str, folder: Path, place: Place) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # registered before execution, because dataclasses and pickle look it up
+    sys.modules[name] = module  # registered before execution, because dataclasses and pickle look up the module
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # any import failure is reported to the author of the configuration

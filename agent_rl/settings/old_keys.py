@@ -197,7 +197,7 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
                 yield key, value, new
 
     notes = []
-    for others in (None, config):  # rows that depend on other keys apply only in the second pass
+    for others in (None, config):  # replacements that depend on other keys wait for the second pass
         for key, value, new in list(replacements(others)):
             if key in given:
                 _refuse_twice(key, new, given)

@@ -22,7 +22,7 @@ SHORTEST_SECRET = 4
 
 _REDACTED = "[redacted]"
 _MAX_DEPTH = 100
-_MIN_SECRET = 8  # minimum length of an environment variable's value, in characters
+_MIN_SECRET = 8  # minimum length of an environment variable's value to hide, in characters
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _SECRET_NAME = re.compile(
     r"(^|_)(authorization|cookies?|passwords?|passwd|secrets?|api_?keys?|(access|private|secret)_key)(_|$)|(^|_)token$"

@@ -34,12 +34,12 @@ CHECK_S = 5.0
 """Time limit for checking the arguments of one call, in seconds; a tool's own limit may be shorter."""
 MAX_SIZE = 1_000_000
 """Maximum size of a call's arguments, in characters of JSON."""
-_SMALL = 10_000  # characters; larger arguments are checked in a thread from the start
-_QUICK_S = 0.02  # seconds; if a check of small arguments takes longer, a thread repeats the check
+_SMALL = 10_000  # arguments with more characters than this are checked in a thread from the start
+_QUICK_S = 0.02  # if a check of small arguments takes more seconds than this, a thread repeats the check
 _AT_ONCE = 8
 _MAX_ERRORS = 3
-_MAX_ERROR = 200  # maximum characters of an exception that a message to the policy quotes
-_MAX_SHOWN = 120  # maximum characters of a value that a message to the policy quotes
+_MAX_ERROR = 200  # maximum number of characters of an exception that a message to the policy quotes
+_MAX_SHOWN = 120  # maximum number of characters of a value that a message to the policy quotes
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
 _JSON_TYPES: dict[str, type | tuple[type, ...]] = {

@@ -161,7 +161,7 @@ def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> ty
     fields: dict[str, Any] = {}
     try:
         hints = get_type_hints(unwrapped, include_extras=True)
-    except Exception as error:  # evaluating the user's hints can raise anything
+    except Exception as error:  # evaluating the user's hints may raise any exception
         raise InvalidValueError(f"{where}: a type hint cannot be read: {error}", "Import its names") from error
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):

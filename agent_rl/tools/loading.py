@@ -228,7 +228,7 @@ class _Entry:
         if parameters is None:
             if self.fields.tool_schema is None:
                 self._fail("parameters", f"{what} has no schema", f"Write `parameters:` here, or {otherwise}")
-            parameters = {"type": "object"}  # as in verl, the tool then has no parameters
+            parameters = {"type": "object"}  # as in verl, a tool without `parameters` takes none
         parameters = full_schema(parameters)
         if problem_and_remedy := schema_problem(parameters):
             self._fail("parameters", *problem_and_remedy, in_function=True)

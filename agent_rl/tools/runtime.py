@@ -140,7 +140,7 @@ class ToolSession:
         while True:
             try:
                 return await within(self._default_timeout_s, self._scope.close())
-            except OutOfTime:  # close the rest, because the scope has dropped the resource that hangs
+            except OutOfTime:  # continues with the rest, because the scope has dropped the hanging resource
                 logger.warning("a resource of the trajectory did not close within %g s", self._default_timeout_s)
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:

@@ -143,7 +143,7 @@ class Slot:
             if self._failure is not None:
                 raise ToolError(f"{self.spec.name} is not available: {self._failure}")
             if self.tool is None:
-                self._failure = "it did not start in time"  # kept if the start is cancelled
+                self._failure = "it did not start in time"  # this message stays if the start is canceled
                 try:
                     self.tool = self.spec.create(self._create_kwargs)
                     self.tool.scope = self._scope

@@ -117,7 +117,7 @@ class ToolSpec:
         """Validator of `parameters` that fetches no remote schemas; it is cached because building it is slow."""
         return bounded()(self.parameters, registry=Registry())  # type: ignore[no-any-return]
 
-    def __getstate__(self) -> dict[str, Any]:  # without cached values, because pickle rejects a validator
+    def __getstate__(self) -> dict[str, Any]:  # omits cached values, because pickle rejects a validator
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 

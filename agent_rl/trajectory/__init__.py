@@ -338,7 +338,7 @@ def _from_array(value: Any) -> Any:
 
 
 _OTHER_COLUMNS = (
-    *("prompt", "raw_prompt", "images", "videos", "audios"),  # these are too large, or already in the trajectory
+    *("prompt", "raw_prompt", "images", "videos", "audios"),  # columns that are too large, or already in the trajectory
     *("uid", "session_id", "global_steps", "index", "tools_kwargs", "interaction_kwargs"),  # verl adds these columns
 )
 

@@ -229,7 +229,7 @@ def _drops(steps: Sequence[Metrics], _: Run) -> Found:
             )
     values = series(steps, "actor/entropy")
     if len(values) < 4 or values[-1][0] - values[0][0] < FEWEST - 1 or values[0][1] <= 0:
-        return  # `agent_rl.run.log_probs_every` may leave out the entropy of some steps
+        return  # too few values: `agent_rl.run.log_probs_every` may skip the entropy of some steps
     start = fmean(value for _, value in values[:3])
     if values[-1][1] < COLLAPSED * start:
         step = next(step for step, value in values if value < COLLAPSED * start)

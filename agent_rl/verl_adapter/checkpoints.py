@@ -208,7 +208,7 @@ def _merge(shards: Path, target: Path, key: str) -> None:
     command += ["--local_dir", str(shards), "--target_dir", str(temporary)]
     try:
         with FileLock(target.with_suffix(".lock")):
-            if _is_merged_from(shards, target):  # another process has merged it in the meantime
+            if _is_merged_from(shards, target):  # another process has merged the checkpoint in the meantime
                 return
             for folder in (target, temporary):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -50,7 +50,7 @@ def check(config: Any) -> UserFunction | None:
         return None
     try:
         loaded: Any = get_custom_reward_fn(config)
-    except Exception as error:  # verl and the user's file may raise anything
+    except Exception as error:  # verl and the user's file may raise any exception
         cause = error.__cause__ or error
         where = f" at {place_of(cause)}" if str(path) in place_of(cause) else ""
         problem = f"{name!r} cannot be loaded from {path}{where}: {type(cause).__name__}: {cause}"

@@ -186,7 +186,7 @@ def reward_manager(case: RunCase) -> ConfigError | None:
     key, name = "reward.reward_manager.name", str(case.get("reward.reward_manager.name"))
     try:
         manager_class = resolve_reward_manager_cls(case.config)
-    except Exception as error:  # noqa: BLE001 - verl and the user's file may raise anything
+    except Exception as error:  # noqa: BLE001 - verl and the user's file may raise any exception
         remedy = f"{did_you_mean(name, REWARD_MANAGER)} Or set reward.reward_manager.module.path to the class's file"
         return ConfigError(key, f"{name!r} cannot be loaded: {reason(error)}", remedy)
     if isinstance(manager_class, type) and issubclass(manager_class, RewardManagerBase):

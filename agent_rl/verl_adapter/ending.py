@@ -170,7 +170,7 @@ class LastStep:
         """Save the last complete step if this block, the trainer's `fit`, ends early."""
         self._begun = self._complete = self._trainer.global_steps
         file = self._stop_file
-        if file is not None and file.exists() and file.read_text():  # left by a trainer without a launcher
+        if file is not None and file.exists() and file.read_text():  # a trainer without a launcher left the file
             file.unlink()
         try:
             yield

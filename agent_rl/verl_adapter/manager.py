@@ -112,7 +112,7 @@ class TrajectoryRewardManager(RewardManagerBase):
             repeated = self._with_command(error, trajectory, text)
             await self._keep(trajectory, repeated)
             raise repeated from error.__cause__
-        except Exception as error:  # re-raised to verl, which fails the session; the trace keeps the error
+        except Exception as error:  # verl gets the error and fails the session; the trace keeps it too
             await self._keep(trajectory, error)
             raise
         trajectory.score = result
@@ -136,7 +136,7 @@ class TrajectoryRewardManager(RewardManagerBase):
         info = {
             **columns["tool_extra_fields"],
             "rollout_reward_scores": columns.get("reward_scores", {}),
-            "num_turns": int(columns["__num_turns__"]),  # for verl's loops, the trajectory has only one turn
+            "num_turns": int(columns["__num_turns__"]),  # the trajectory of a verl loop has only one turn
         }
         stops = self.settings.reward.on_error == "stop"
         return await self._custom.judge(trajectory, text, info, stops=stops, **self._router_kwargs)

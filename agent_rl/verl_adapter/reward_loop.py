@@ -188,7 +188,7 @@ def _in_worker_form(keys: list[str], partition: str) -> DataProto:
     fields = ["responses", "num_turns", "uid", "extra_fields"]
     data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=fields)
     responses, extra_fields = list(data["responses"].unbind()), _objects(data["extra_fields"])
-    for extra in extra_fields:  # verl has stored the dataclass as a dict
+    for extra in extra_fields:  # verl has stored each trajectory as a dict
         extra[TRAJECTORY] = Trajectory.from_dict(extra[TRAJECTORY])
     columns = {
         "uid": _objects(data["uid"]),

@@ -84,7 +84,7 @@ class AgentLoopWorker(_VerlsWorker):
         rollout = self.config.actor_rollout_ref.rollout
         usual = rollout.val_kwargs.n if trajectory["validate"] else rollout.n
         number = int(prompt.get("__rollout_n__", usual))
-        _prompt.set(_Prompt(groups.Group(number)))  # visible to this task and to its sessions' tasks
+        _prompt.set(_Prompt(groups.Group(number)))  # context visible to this task and to its sessions' tasks
         await super()._run_prompt(prompt, sampling_params, trajectory, **kwargs)
 
     async def _run_agent_loop(

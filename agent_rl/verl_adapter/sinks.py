@@ -124,7 +124,7 @@ def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:
     """Return the result of a logger's call, or None if it raises an exception, so that the run continues."""
     try:
         return call()
-    except Exception as error:  # noqa: BLE001 - no network, no account, a full disk, or any other reason
+    except Exception as error:  # noqa: BLE001 - a logger may fail for any reason, such as no network or a full disk
         _report(name, problem, error)
         return None
 

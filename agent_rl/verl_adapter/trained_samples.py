@@ -249,6 +249,6 @@ def _advantages(data: Any) -> Iterator[float | list[float]]:
     lengths = (mask.shape[1] - mask.flip(1).int().argmax(dim=1)).tolist()  # a response ends with a sampled token
     for row, (low, high, length) in enumerate(zip(lowest.tolist(), highest.tolist(), lengths, strict=True)):
         if low >= high:
-            yield low if low == high else 0.0  # no token is trained on
+            yield low if low == high else 0.0  # 0.0 if no token is trained on
         else:
             yield (values[row] * mask[row])[:length].tolist()

@@ -87,7 +87,7 @@ class AgentTrainer(PPOTrainer):
         self.recorded: recorded.RecordedRun | None = None
         if place := self.settings.policy.trace:
             self.recorded, rate, limit_s = recorded.run_at(place), 0, None
-            self._enable_hybrid_replicas = False  # verl then starts no engine
+            self._enable_hybrid_replicas = False  # keeps verl from starting an engine
         self.stragglers = stragglers.Stragglers(self, rate, limit_s)
         self.is_idle = False
         self.advantages: Any = None
@@ -122,7 +122,7 @@ class AgentTrainer(PPOTrainer):
         stages.announce("model")
         super()._init_resource_pool_mgr()
         models, pools = self.settings.reward.models, self.resource_pool_manager
-        if models:  # verl allows three workers per GPU
+        if models:  # verl allows only three workers per GPU by default
             room = 2 + sum(model.visits for model in models.values())
             pools.max_colocate_count = max(pools.max_colocate_count, room)
             create = pools.create_resource_pool

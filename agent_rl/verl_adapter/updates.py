@@ -127,7 +127,7 @@ def needs_log_probs(trainer: Any) -> bool:
     reasons = (
         actor.ppo_epochs > 1,
         mini_batches(trainer, actor) > 1,
-        trainer.parameter_sync_step > 1,  # the engine gets the weights after several updates
+        trainer.parameter_sync_step > 1,  # the engine gets new weights only after several updates
         any(correction.get(key) for key in ("rollout_is", "rollout_rs", "bypass_mode")),
         config.algorithm.use_kl_in_reward,
         config.algorithm.adv_estimator in READERS,

@@ -50,7 +50,7 @@ class PerLoop(Generic[T]):
         if loop not in self._values:
             for known in [
                 known for known in list(self._values) if known.is_closed()
-            ]:  # loops of other threads may still run
+            ]:  # only closed loops, because loops of other threads may still run
                 self._values.pop(known, None)
             self._values[loop] = self._make()
         return self._values[loop]
@@ -210,7 +210,7 @@ class OneThread:
 def _work(function: Callable[..., T], *arguments: Any) -> tuple[Callable[[], None], futures.Future[T]]:
     """Wrap a function so that it never raises an exception; return the wrapper and the future of the result."""
     future: futures.Future[T] = futures.Future()
-    future.set_running_or_notify_cancel()  # so that canceling the wait does not cancel the function
+    future.set_running_or_notify_cancel()  # keeps a canceled wait from canceling the function
     context = contextvars.copy_context()
 
     def work() -> None:

@@ -101,7 +101,7 @@ async def recording(trajectory: Trajectory, policy: Policy, user: User | None) -
         yield
     except FatalError:
         raise
-    except Exception as error:  # noqa: BLE001 - if a hook or user fails, the caller still gets the earlier turns
+    except Exception as error:  # noqa: BLE001 - despite the error, the caller gets the earlier turns
         trajectory.stop_reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
         _explain(trajectory, error)
     finally:
@@ -214,7 +214,7 @@ class _Episode:
             if not reply.done and last is None:
                 return await self._show(turn, reply.text)
             if reply.text:
-                turn.notes["last_word"] = reply.text  # the policy does not see this text
+                turn.notes["last_word"] = reply.text  # the episode ends here, so the policy never sees this text
             if not reply.done:
                 return last
         self.trajectory.answer = text

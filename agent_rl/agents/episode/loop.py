@@ -146,7 +146,7 @@ class EpisodeLoop(ABC):
         try:
             self.environment = open_environment(self.settings.environments, row, limit_s, trajectory)
             await self.converse(row, self.conversation(policy), format, trajectory)
-        except UnscoredError as error:  # the row's tools cannot be opened
+        except UnscoredError as error:  # opening the row's tools failed
             trajectory.error = str(error)
         if restoration is not None:
             restoration.require_complete()

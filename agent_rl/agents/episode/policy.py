@@ -106,7 +106,7 @@ class Policy(ABC):
         begun = self.context_tokens if tools is None else 0
         return begun + len(json.dumps([*messages, *(tools or ())], ensure_ascii=False, default=str)) // 3
 
-    def forget_turn(self) -> None:  # noqa: B027 - needed only for conversations that are trained on
+    def forget_turn(self) -> None:  # noqa: B027 - optional: only conversations that are trained on override it
         """Exclude the last turn from training."""
 
     def as_text(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:

@@ -122,7 +122,7 @@ class Restoration:
     def format(self, format: Format) -> Format:
         """Return the episode's format, with the recorded prompt as its prompt."""
         recorded = self._recording.trajectory.prompt
-        opening = row_values(self._recording.trajectory.row).get("prompt")  # None unless the row has an environment
+        opening = row_values(self._recording.trajectory.row).get("prompt")  # None for a row without an environment
         opening = opening[-1]["content"] if isinstance(opening, list) else opening
 
         def prompt(messages: Sequence[ChatMessage], _: Any) -> list[ChatMessage]:

@@ -77,7 +77,7 @@ class ChatPolicy(Policy):
             UnscoredError: the prompt exceeds the endpoint's context or `max_prompt_tokens`.
         """
         left = self._left() if self.most is None else min(self.most, self._left())
-        if left <= 0:  # the observation has used up the budget
+        if left <= 0:  # the last observation used up the token budget
             return Generation("", 0, "length")
         try:
             completion = await self._endpoint.client.chat(self._body(left, stop))
@@ -101,7 +101,7 @@ class ChatPolicy(Policy):
         self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
         tokens = self._count(completion.usage)
         calls = _calls(raw)
-        if raw and calls is None:  # unreadable calls stay in the text, so that the format reports them
+        if raw and calls is None:  # puts unreadable calls into the text, so that the format reports them
             text = "\n".join([text, *map(_as_text, raw)]).strip()
         return Generation(text, tokens, "length" if finish == "length" else "stop", calls)
 
@@ -144,7 +144,7 @@ class ChatPolicy(Policy):
         if not self.prompt_tokens and prompt > limit:
             raise UnscoredError(f"the prompt has {prompt} tokens, more than sampling.max_prompt_tokens={limit}")
         self.prompt_tokens = self.prompt_tokens or prompt
-        self._first = self._first or min(prompt, limit)  # after a restart, tokens beyond the limit are response tokens
+        self._first = self._first or min(prompt, limit)  # after a restart, tokens over the limit count as response
         self._grown = max(self._grown, prompt + sampled - self._first)
         self._pending = 0
         self._per_character = (prompt + sampled) / max(1, _characters(self.messages))

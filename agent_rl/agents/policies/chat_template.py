@@ -108,7 +108,7 @@ class ChatTemplate:
         spec = ToolSpec("forecast", "The weather.", {"type": "object", "properties": properties}, object)
         calls = [ToolCall("forecast", arguments)]
         for turn in call_turns([ToolCall("forecast", arguments, CALL_ID)]):
-            with contextlib.suppress(Exception):  # a template may raise anything
+            with contextlib.suppress(Exception):  # a chat template may raise any exception
                 written = self._rendered([USER, turn], [spec.schema()], prompt=False)
                 for prompt in (True, False):
                     before = self._rendered([USER], [spec.schema()], prompt=prompt)
@@ -192,7 +192,7 @@ class ChatTemplate:
     @cached_property
     def _takes_results(self) -> bool:
         """Whether the template renders a tool's result."""
-        with contextlib.suppress(Exception):  # a template may raise anything
+        with contextlib.suppress(Exception):  # a chat template may raise any exception
             return bool(self._following_as_given([RESULT], None))
         return False
 
@@ -229,7 +229,7 @@ class ChatTemplate:
         """The continuations for a user's and for a tool's answer to a turn, except any that cannot be rendered."""
         followings = []
         for message in (USER, RESULT):
-            with contextlib.suppress(Exception):  # a template may raise anything
+            with contextlib.suppress(Exception):  # a chat template may raise any exception
                 followings.append(self.following([message]))
         return followings
 
@@ -317,7 +317,7 @@ class ChatTemplate:
     def _try(self, messages: Messages) -> str | None:
         try:
             return self.text(messages, prompt=False)
-        except Exception:  # noqa: BLE001 - a template may raise anything
+        except Exception:  # noqa: BLE001 - a chat template may raise any exception
             return None
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:

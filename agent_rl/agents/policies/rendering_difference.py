@@ -42,7 +42,7 @@ def _words(template: ChatTemplate, text: str) -> list[str]:
     """Return the text without thoughts, their markers and special tokens."""
     for begin, end in THOUGHTS:
         text = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", " ", text, flags=re.DOTALL)
-        text = re.sub(rf"[^\n>]*\n?{re.escape(end)}", " ", text).replace(begin, " ")  # the prompt may open the thought
+        text = re.sub(rf"[^\n>]*\n?{re.escape(end)}", " ", text).replace(begin, " ")  # thoughts may begin in the prompt
     for header in (f"{CHANNEL}final", "<|channel>thought"):
         text = text.replace(header, " ")
     for token in template.added_tokens:

@@ -116,7 +116,7 @@ class TokenPolicy(Policy):
         self.earlier_tokens: list[int] = []
         self.images: list[Any] = []
         self._answered_images = 0  # number of images before the last sampled token
-        self._last_turn = 0  # where the last turn starts in the mask
+        self._last_turn = 0  # index in the mask at which the last turn starts
         self.prompt_tokens = 0
         self._start([])
 
@@ -143,7 +143,7 @@ class TokenPolicy(Policy):
         if is_trained:
             self._siblings.append(other)
         else:
-            other.extra_fields = {}  # an untrained conversation has its own weight versions
+            other.extra_fields = {}  # an untrained conversation records its own weight versions
             other._samples = itertools.count(1)
         return other
 
@@ -330,7 +330,7 @@ class TokenPolicy(Policy):
         text = self._text(sampled)
         if (first := first_stop(text, stop)) is None:
             return sampled, text, None
-        low, high = 1, len(sampled)  # once a prefix contains a stop string, every longer one does
+        low, high = 1, len(sampled)  # binary search works, because longer prefixes keep the stop string
         while low < high:
             middle = (low + high) // 2
             prefix = self._text(sampled[:middle])

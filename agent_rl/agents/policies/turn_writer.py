@@ -36,7 +36,7 @@ class TurnWriter:
         stops = template.end_ids | template.start_ids
         opening = template.encode(template.text([USER], self.tools, prompt=True))
         for turn in call_turns(calls):
-            with contextlib.suppress(Exception):  # a template may raise anything
+            with contextlib.suppress(Exception):  # a chat template may raise any exception
                 ids = template.encode(template.text([USER, turn], self.tools, prompt=False))
                 same = same_beginning(ids, opening)
                 last = next((at for at in range(len(ids) - 1, same, -1) if ids[at] in stops), len(ids))

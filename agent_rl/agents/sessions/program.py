@@ -61,7 +61,7 @@ def address_for(url: str | None) -> str:
     host = httpx.URL(url).host if url else "127.0.0.1"
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, 9))  # sends nothing; the system only chooses a network interface
+            probe.connect((host, 9))  # sends nothing, but makes the system choose a network interface
             return str(probe.getsockname()[0])
     except OSError as error:
         raise ConfigError(f"{KEY}.url", f"the host {host!r} cannot be reached ({error})", "Correct the URL") from None
@@ -192,7 +192,7 @@ class FunctionWorker:
     async def call(self, arguments: Mapping[str, Any], environment: Mapping[str, str]) -> ProgramEnd:
         """Call the function in a fork, which is killed with its children at the end, or when the call is canceled."""
         ours, theirs = socket.socketpair()
-        with theirs, contextlib.suppress(OSError):  # if the worker has died, the call gets no answer
+        with theirs, contextlib.suppress(OSError):  # a dead worker shows later, as a missing answer
             socket.send_fds(self._control, [b"."], [theirs.fileno()])
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         process, answer = 0, b""
@@ -200,7 +200,7 @@ class FunctionWorker:
             writer.write(json.dumps({"arguments": arguments, "environment": environment}, default=str).encode() + b"\n")
             process = int(await reader.readline() or 0)
             answer = await reader.readline()
-        except ConnectionError:  # it has died
+        except ConnectionError:  # the worker or the fork has died
             pass
         finally:
             writer.close()

@@ -148,7 +148,7 @@ def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
 
 def _function_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tool in the form that chat templates expect."""
-    function = tool.get("function", tool)  # only Chat Completions nests the function under this key
+    function = tool.get("function", tool)  # only the Chat Completions API nests the function under "function"
     is_function = tool.get("type") in (None, "function") or "input_schema" in tool  # Anthropic's type is custom
     if not is_function or not isinstance(function, Mapping) or not function.get("name"):
         raise RequestError(f"a tool must be a function with a name, got {json.dumps(tool, default=str)[:200]}")

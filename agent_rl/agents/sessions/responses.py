@@ -76,7 +76,7 @@ def _messages(items: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
             output = {"role": "tool", "content": text_of(item.get("output")), "tool_call_id": item.get("call_id")}
             messages.append(output)
         elif kind == "function_call" or (kind == "message" and role == "assistant"):
-            text = spoken(text_of(item.get("content")))  # Pydantic AI sends thoughts as separate items
+            text = spoken(text_of(item.get("content")))  # without thoughts, which Pydantic AI sends separately
             if turn is None or (text and turn["content"]):
                 turn = {"role": "assistant", "content": ""}
                 messages.append(turn)

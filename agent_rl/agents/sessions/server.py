@@ -84,7 +84,7 @@ class PortServer:
         """Listen on this host, unless the server is already listening."""
         if self._server is None:
             listener = socket.create_server((host, 0), backlog=2048)
-            weakref.finalize(self, listener.close)  # in case the event loop ends without `stop`
+            weakref.finalize(self, listener.close)  # closes the socket if the event loop ends without a call to `stop`
             config = uvicorn.Config(
                 self._app, log_level="warning", access_log=False, lifespan="off", ws="none",
                 timeout_keep_alive=KEEP_OPEN_S,
@@ -96,7 +96,7 @@ class PortServer:
                     connection.transport.close()
 
             self._task = asyncio.ensure_future(server.serve([listener]))
-            self._task.add_done_callback(drop_connections)  # in case the event loop ends without `stop`
+            self._task.add_done_callback(drop_connections)  # drops connections if the event loop ends without `stop`
             self.port = int(listener.getsockname()[1])
 
     async def stop(self) -> None:
@@ -156,9 +156,9 @@ async def _turn(api: Api, session: Session, request: Request, body: Mapping[str,
     task = session.reply(_read(api, body), *_retry(request, body))
     if body.get("stream"):
         await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
-        if await request.is_disconnected():  # otherwise the turn would be recorded as received
+        if await request.is_disconnected():  # a turn that nobody receives must not be recorded as received
             raise ClientDisconnect
-        if not task.done() or task.exception() is None:  # an early failure gets an HTTP error status
+        if not task.done() or task.exception() is None:  # an error before streaming gets an HTTP error status
             return StreamingResponse(_stream(session, task, api, body), media_type="text/event-stream")
     reply = await asyncio.shield(task)
     answer = JSONResponse(api.answer(reply, body))
@@ -203,13 +203,13 @@ async def _stream(
     try:
         reply = task.result()
         events = list(api.events(reply, body))
-    except Exception as error:  # noqa: BLE001 - the HTTP status has already been sent
+    except Exception as error:  # noqa: BLE001 - reported in an event, because the HTTP status was already sent
         wrong = error if isinstance(error, RequestError) else session.fail(error)
         yield f"event: error\ndata: {json.dumps(api.error(wrong))}\n\n"
         return
     for event in events[:-2]:
         yield event
-    reply.is_fetched = True  # set before the last events, because the client may then hang up
+    reply.is_fetched = True  # set before the last events, because a client may hang up once it has them
     for event in events[-2:]:
         yield event
 

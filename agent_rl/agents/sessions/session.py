@@ -124,7 +124,7 @@ class Session:
             return self._policy.count_tokens(request.messages, self._format.template_tools(_specs(request.tools)))
         except RequestError:
             raise
-        except Exception as error:  # no turn is affected, so only the client gets the error
+        except Exception as error:  # counting tokens affects no turn, so only the client gets the error
             raise RequestError(f"the tokens of the request cannot be counted ({error})") from error
 
     def fail(self, error: Exception) -> RequestError:

@@ -26,7 +26,7 @@ TAIL = 10_000
 def load(name: str) -> Callable[..., Any]:
     """Import the function `path/to/file.py:name` or `package.module.name`."""
     location, _, attribute = name.rpartition(":" if ":" in name else ".")
-    sys.path[0] = os.getcwd()  # instead of this file's folder
+    sys.path[0] = os.getcwd()  # replaces the folder of this file, so that imports start in the working directory
     if location.endswith(".py"):
         sys.path[0], location = os.path.split(os.path.abspath(os.path.expanduser(location))[:-3])
     function: Callable[..., Any] = getattr(importlib.import_module(location), attribute)
@@ -46,7 +46,7 @@ def serve(function: Callable[..., Any], connection: socket.socket) -> None:
         if inspect.iscoroutine(result):
             asyncio.run(result)
     except SystemExit as end:
-        output = f"SystemExit: {end.code}" if end.code else ""  # exit code 0 is not a failure
+        output = f"SystemExit: {end.code}" if end.code else ""  # an exit with code 0 is not a failure
     except BaseException:  # noqa: BLE001 - the caller decides who caused the failure
         output = traceback.format_exc()[-TAIL:]
     print(output, end="\n" * bool(output), file=sys.stderr)

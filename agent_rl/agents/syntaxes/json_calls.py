@@ -57,7 +57,7 @@ def llama3_json(text: str, tools: Sequence[ToolSpec]) -> Parsed:
         values = _json_sequence(body.replace(_PYTHON_TAG, ";"))
     except ValueError as error:
         if not tagged and not ('"name"' in body and ('"parameters"' in body or '"arguments"' in body)):
-            return body, []  # an answer that happens to begin with a brace
+            return body, []  # this is an answer that happens to begin with a brace, not a call
         unreadable(f"it is not valid JSON ({error})")
     if not tagged and not all(isinstance(value, dict) and "name" in value and len(value) > 1 for value in values):
         return body, []

@@ -28,7 +28,7 @@ class _Tag(NamedTuple):
 
     def require_nothing_else(self, body: str, *, required: bool = False) -> None:
         """Reject a body with an opening tag that the pattern does not match."""
-        if body.count(self.closing) >= body.count(self.opening):  # otherwise a closing tag is missing
+        if body.count(self.closing) >= body.count(self.opening):  # fewer closing tags mean that one is missing
             rest = self.pattern.sub("", body)
             if self.opening not in rest and not (required and rest == body):
                 return

@@ -72,7 +72,7 @@ class _World(Environment):
             return f"Your cards count {seen[0]}{ace}. The dealer's open card counts {seen[1]}."
         if self.world.render_mode is None:
             return f"Observation: {seen}"
-        drawing = re.sub(r"\x1b\[4\dm(.)\x1b\[0m", r"[\1]", self.world.render())  # one place has a background color
+        drawing = re.sub(r"\x1b\[4\dm(.)\x1b\[0m", r"[\1]", self.world.render())  # a background color marks a place
         drawing = re.sub(r"\x1b\[[\d;]*m", "", drawing).strip("\n")
         if not self.id.startswith("Taxi"):
             return drawing

@@ -154,7 +154,7 @@ def _server(identifier: str) -> tuple[str, bool]:
     from pydantic import ValidationError
 
     folder = _folder(identifier)
-    sys.path.insert(0, str(folder))  # NeMo Gym, too, runs the server in this folder
+    sys.path.insert(0, str(folder))  # NeMo Gym itself also runs the server in this folder
     try:
         module = import_module(f"resources_servers.{identifier}.app")
     except ImportError as error:

@@ -100,7 +100,7 @@ class Session:
         for assertion in self._task.evaluation_criteria.env_assertions or []:
             try:
                 self._domain.run_env_assertion(assertion, raise_assertion_error=False)
-            except ValueError:  # the agent did not create the checked task; tau2's evaluator raises this error too
+            except ValueError:  # the agent did not create the task to check, at which tau2's evaluator fails too
                 return 0.0
         messages = [*self._messages, *([] if answer is None else [AssistantMessage(role="assistant", content=answer)])]
         reason = TerminationReason.MAX_STEPS if answer is None else TerminationReason.AGENT_STOP

@@ -161,7 +161,7 @@ class ColdStart:
                 if len(rows) < counts[split]:
                     problem = f"the world has {len(rows)} rows for {split}, but {counts[split]} are needed"
                     raise ConfigError("agent_rl.cold_start", problem, "Lower the number of rows")
-        if self._agent == "gateway_agent":  # tool_call_agent yields gateway_agent's tokens without running a program
+        if self._agent == "gateway_agent":  # tool_call_agent produces the same tokens without a program
             for split, rows in splits.items():
                 for row in rows:
                     row["agent_name"] = "tool_call_agent" if split == EPISODES else self._agent

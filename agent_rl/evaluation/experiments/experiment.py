@@ -144,7 +144,7 @@ def _values(word: str) -> list[str]:
     """Return one `key=value` word for each value of a sweep, or only the given word if it is not a sweep."""
     try:
         override = OverridesParser.create().parse_override(word)
-    except HydraException:  # composing the recipe will report the problem
+    except HydraException:  # composing the recipe will report the invalid word
         return [word]
     if not override.is_sweep_override():
         return [word]

@@ -70,7 +70,7 @@ def read_outcome(folder: Path) -> RunOutcome:
         ConfigError: the run was not evaluated both before and after training on the same rows.
     """
     run = read_run(str(folder))
-    tested: dict[int, dict[str, dict[str, _Samples]]] = {}  # keys: step, row and evaluation
+    tested: dict[int, dict[str, dict[str, _Samples]]] = {}  # step -> row -> evaluation -> samples
     trained: dict[int, deque[float]] = {}
     size = None  # trajectories per step
     if (configuration := run.about.get("configuration")) is not None:

@@ -132,7 +132,7 @@ def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
     """Return the findings of a process that imports verl; a crash of that process does not hide other findings."""
     program = f"import sys; sys.path[:] = {sys.path!r}; from agent_rl.launch.doctor.diagnosis import answer; answer()"
     command = [sys.executable, "-c", program]
-    variables = {"HF_HUB_OFFLINE": "1", **os.environ, **environ}  # models that are not on this machine are not checked
+    variables = {"HF_HUB_OFFLINE": "1", **os.environ, **environ}  # does not download missing models to check them
     try:
         done = subprocess.run(
             command, input=pickled, capture_output=True, timeout=CHILD_LIMIT_S, env=variables, check=True

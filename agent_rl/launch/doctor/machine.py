@@ -110,7 +110,7 @@ class Machine:
         self.environ, self.is_this_one = environ, facts is None
         if facts is not None:
             gpus = _visible([Gpu(**gpu) for gpu in facts["gpus"]], environ.get("CUDA_VISIBLE_DEVICES"))
-            vars(self).update({**facts, "gpus": gpus})  # cached properties return these facts
+            vars(self).update({**facts, "gpus": gpus})  # fills the cached properties, which then return these facts
 
     @classmethod
     def from_file(cls, file: Path) -> Machine:
@@ -200,7 +200,7 @@ def _available() -> int:
     try:
         limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
         cached = re.search(r"^inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE)
-    except (OSError, ValueError):  # not in a container, or "max", which means no limit
+    except (OSError, ValueError):  # this is not a container, or the limit is "max", which means none
         return available
     return min(available, limit - used + int(cached[1] if cached else 0))
 

@@ -108,7 +108,7 @@ class _Checks:
             return None
         try:
             scorer = answers.scorer or route(source)
-            if scorer.built_in:  # a user's function is not called without an answer
+            if scorer.built_in:  # user functions are not called here, because there is no answer to score
                 score_now(scorer, "", row["reward_model"].get("ground_truth"))
         except ConfigError as error:
             return RowFinding("scorer", error.problem, error.remedy)

@@ -34,7 +34,7 @@ from agent_rl.work.concurrency import PerLoop
 TOKEN_ENV = "AGENT_RL_REWARD_TOKEN"
 _WRONG_SETTINGS = (401, 403, 404, 405)
 """HTTP statuses that indicate a wrong token or path, until the service has answered a request."""
-_MAX_EXCERPT = 500  # maximum length of the service's error in an error message, in characters
+_MAX_EXCERPT = 500  # maximum number of characters of a service's error that a message quotes
 _ANY_NUMBER = 10_000  # practically unlimited, because the timeouts limit the attempts
 _BREAKER = BreakerConfig(failures=3, cooldown_s=1.0)
 """The circuit opens only after several failures, so that one trajectory that the service cannot measure does not block

@@ -31,7 +31,7 @@ def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
         + settings.per_repeat * trajectory.repeated_calls
         + settings.per_1000_tokens * trajectory.response_tokens / 1000
     )
-    return max(settings.floor, -cost) + 0.0  # + 0.0 turns -0.0 into 0.0
+    return max(settings.floor, -cost) + 0.0  # adding 0.0 turns -0.0 into 0.0
 
 
 def charged_calls(trajectory: Trajectory) -> int:

@@ -103,7 +103,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         if self._texts(one) != self._texts(other):
             orders = [(one, other), (other, one)] if self.config.swap else [(one, other)]
             requests = (self._ask(*order, match.ballot) for order in orders)
-            results = await asyncio.gather(*requests, return_exceptions=True)  # if one fails, the other's cost counts
+            results = await asyncio.gather(*requests, return_exceptions=True)  # counts the cost even if one fails
             for result in results:
                 if isinstance(result, UnscoredError):
                     match.problem = result

@@ -122,7 +122,7 @@ class BasePromptTemplate(BaseModel):
             return cls.parse(text, judged) if takes_judged else cls.parse(text)
         except VerdictError:
             raise
-        except ValueError as error:  # from a user's `parse`, such as pydantic's ValidationError
+        except ValueError as error:  # a user's `parse` raised it, for example pydantic's ValidationError
             raise VerdictError(str(error)[:_MOST]) from None
 
     @classmethod

@@ -36,7 +36,7 @@ _MOST_OBJECTS = 1_000
 """Maximum number of braces at which the search tries to parse an object."""
 _DEEP = 500
 """Number of characters to skip after an object that is nested too deeply for the parser."""
-_SPACE = re.compile(r"[\s|\\]+")  # ignored in comparisons: fences add bars, and nested JSON adds backslashes
+_SPACE = re.compile(r"[\s|\\]+")  # characters that comparisons ignore: fences add bars, nested JSON adds backslashes
 _CODE = "code"
 FENCED = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)

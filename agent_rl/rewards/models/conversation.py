@@ -52,7 +52,7 @@ def fit(conversation: Sequence[ChatMessage], limit: int | None, keep: Keep, toke
         tokenizer: the model's tokenizer, which must be a fast tokenizer.
     """
     size = sum(len(message["content"].encode("utf-8", "replace")) for message in conversation)
-    if limit is None or size <= limit:  # at most `limit` bytes are at most `limit` tokens
+    if limit is None or size <= limit:  # each token has at least one byte, so the text has at most `limit` tokens
         return list(conversation)
     shortened, left = list[ChatMessage](), limit
     for message in conversation if keep == "head" else reversed(conversation):

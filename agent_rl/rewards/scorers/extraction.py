@@ -22,7 +22,7 @@ _MARKED = re.compile(
     r"\s*:?[\s*]{0,8}(?P<rest>[^\n]{1,500})",
     re.IGNORECASE,
 )
-_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # unlike str.lower, never changes the length
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # unlike str.lower, keeps the text's length
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
 _MAX_SHORT = 300
 _FORMULA = re.compile(r"\$\$([^$]{1,300})\$\$|\$([^$\n]{1,300})\$|\\\(([^$\n]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")

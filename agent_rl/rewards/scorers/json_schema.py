@@ -38,7 +38,7 @@ def score_json_schema(solution: str, ground_truth: Any, extra_info: Mapping[str,
     try:
         with time_limit(_LIMIT_S):
             return float(validator.is_valid(extract_json(solution)))
-    except (ValueError, RecursionError, TimeoutError):  # the text is not JSON, or is nested too deeply
+    except (ValueError, RecursionError, TimeoutError):  # the text is not JSON, too deeply nested, or too slow to check
         return 0.0
 
 

@@ -106,4 +106,4 @@ def read_targets(ground_truth: Any) -> list[str]:
 
 
 def _normal(text: str) -> str:
-    return normalize_answer(text) or " ".join(text.lower().split())  # "The The", a name, must not become empty
+    return normalize_answer(text) or " ".join(text.lower().split())  # the name "The The" must not become empty

@@ -125,7 +125,7 @@ async def score_answer(
             result = await asyncio.to_thread(scorer.function, text, ground_truth, info)
         if type(result) is not float and inspect.isawaitable(result):
             result = await result
-    except Exception as error:  # noqa: BLE001 - `_without_score` re-raises it if the function is the user's
+    except Exception as error:  # noqa: BLE001 - `_without_score` re-raises an error of a user's function
         return await _without_score(scorer, text, ground_truth, info, error)
     return _checked(scorer, result)
 

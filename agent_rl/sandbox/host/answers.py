@@ -14,7 +14,7 @@ from typing import Any
 
 _FRACTIONAL = re.compile(r"[.eE]")
 _LONGEST = 1000  # maximum length of a decimal number that may be close to a whole number
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # each number matches in only one way
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # one way to match, so no backtracking
 
 
 def read_result(text: str) -> Any:

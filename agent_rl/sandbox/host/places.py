@@ -41,14 +41,14 @@ class Places:
 
     def __init__(self, count: int, *, shared: bool = True) -> None:
         self._file = -1
-        with contextlib.suppress(OSError):  # the folder is not writable
+        with contextlib.suppress(OSError):  # if the folder is not writable, the places are not shared
             if shared:
                 path = f"{tempfile.gettempdir()}/agent_rl-{os.getuid()}-places.lock"
                 self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._free, self._taken = list(range(count)), list[int]()
         self._turn, self._freed = asyncio.Lock(), asyncio.Event()
         self._left_one = time.monotonic()
-        self._look_s = max(0.005, 0.0002 * count)  # a check takes a microsecond per place
+        self._look_s = max(0.005, 0.0002 * count)  # more places, rarer checks: a check takes a microsecond per place
 
     def take(self) -> bool:
         """Take a free place if possible, and return whether a place was taken."""
@@ -82,7 +82,7 @@ class Places:
 
     def close(self) -> None:
         """Free all places; a task that still holds a place may return it later."""
-        self._lock(0, fcntl.F_UNLCK, size=0)  # size 0: all places; a fork that has the file open would keep the locks
+        self._lock(0, fcntl.F_UNLCK, size=0)  # size 0 unlocks all; forks with the open file would keep the locks
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -91,7 +91,7 @@ class Places:
         try:
             if self._file >= 0:
                 fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _LOCK.pack(kind, os.SEEK_SET, place, size, 0))
-        except OSError as error:  # taken by another process, or the file system has no locks
+        except OSError as error:  # another process has the lock, or the file system has no locks
             return error.errno not in (errno.EAGAIN, errno.EACCES)
         return True
 

@@ -19,7 +19,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "lean": (),
     "numpy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft"),
     "sympy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft", "sympy"),
-    "reasoning_gym": ("reasoning_gym",),  # takes three seconds to import
+    "reasoning_gym": ("reasoning_gym",),  # reasoning_gym takes three seconds to import
     "pytest": ("pytest", "_pytest.helpconfig", "_pytest.skipping", "_pytest.unittest", "pdb"),
 }
 """Modules that each kind of zygote loads. A fork copies page tables, so plain programs get a small zygote."""
@@ -37,7 +37,7 @@ _WORDS = {
     "numpy": ("numpy", "scipy", "pandas", "sklearn"),
     "pytest": ("pytest", "unittest", "def test", "class Test"),
 }
-_PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # pauses between attempts to start a zygote
+_PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # pauses between attempts to start a zygote, in seconds
 _BUSY = 4
 """If a zygote has at least this many children, another zygote of its kind is started."""
 
@@ -59,7 +59,7 @@ class Pool:
         self.output_bytes = output_bytes
         self.report: IsolationReport | None = None
         self._settings = settings
-        self._max_per_kind = min(4, 1 + len(os.sched_getaffinity(0)) // 8)  # a zygote forks only one child at a time
+        self._max_per_kind = min(4, 1 + len(os.sched_getaffinity(0)) // 8)  # more zygotes fork more children at once
         usable = [
             kind for kind in KINDS if all(name.partition(".")[0] in settings.package_files for name in KINDS[kind])
         ]

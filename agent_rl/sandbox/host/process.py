@@ -147,7 +147,7 @@ class Child:
                 self._waiting = True
                 self._loop.add_writer(self.channel, self._write)
             return
-        except OSError:  # the child no longer reads
+        except OSError:  # the child no longer reads its input
             pass
         self._stop_writing()
         if self._last:

@@ -33,7 +33,7 @@ from agent_rl.sandbox.host.supervisor import NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import CALL, SHOW_LAST, ZygoteSettings
 
 _MIB = 1 << 20
-_PACKAGES = ("site-packages", "dist-packages")  # the interpreter's own; a virtual environment does not import from them
+_PACKAGES = ("site-packages", "dist-packages")  # the interpreter's folders, unused by a virtual environment
 _SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/zero", "/dev/urandom")
 
 
@@ -223,7 +223,7 @@ def _package_files(packages: Iterable[str]) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             if is_declared:
                 raise ConfigError("packages", f"{name!r} is not installed", "Install it, or remove it") from None
-            continue  # the requirement is for another system
+            continue  # the requirement applies only to other systems
         for file in distribution.files or ():
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not top.endswith(".pth") and top not in paths:

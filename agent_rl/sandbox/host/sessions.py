@@ -23,8 +23,8 @@ from agent_rl.sandbox.jail.protocol import CELL, CELL_END, NONCE_BYTES, SESSION,
 
 _MIB = 1 << 20
 _READ_BYTES = 1 << 16
-_MARGIN_S = 0.05  # how far a zygote's clock for a run is ahead of this process's clock
-_STALL_S = 0.1  # an event loop that is this late at a deadline was blocked
+_MARGIN_S = 0.05  # seconds by which a zygote's clock for a run is ahead of this process's clock
+_STALL_S = 0.1  # if the event loop is this late at a deadline, it was blocked
 _END_S = 2.0  # maximum time from the closing of the channel to the report that the process has ended
 
 
@@ -91,7 +91,7 @@ class SandboxSession:
             try:
                 return await self._process.run(nonce, cell, limit_s)
             except Lost:
-                self._close()  # the process had no variables yet
+                self._close()  # the process had no variables yet, so none are lost
                 raise
 
         try:
@@ -129,7 +129,7 @@ class _Process(Child):
         self._output_bytes = pool.output_bytes
         self._nonce, self._answer = b"", bytearray()
         self._channel_ended = False
-        self._late_s = 0.0  # lateness of the event loop at the deadline
+        self._late_s = 0.0  # how late the event loop was at the deadline
         self._answered: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(self.channel, self._read_channel)
 
@@ -147,10 +147,10 @@ class _Process(Child):
         self.feed(cell, limit_s, last=False)
         try:
             await asyncio.wait((self.ended, self._answered), return_when=asyncio.FIRST_COMPLETED)
-            if self._channel_ended:  # the program closed the channel, or the process ended, as its zygote will report
+            if self._channel_ended:  # the channel's end may mean that the process ended, which its zygote will report
                 await asyncio.wait((self.ended,), timeout=_END_S)
             if not self.ended.done() and not self._is_answer:
-                self.order(Op.KILL)  # the program itself wrote to the channel
+                self.order(Op.KILL)  # kills the program, because it wrote to the channel itself
                 await asyncio.wait((self.ended,))
         finally:
             self.stop_feeding()
@@ -160,7 +160,7 @@ class _Process(Child):
             await asyncio.wait((self.ended,))
         waited_s = max(
             0.0, self._zygote.waited_s(self._number) - waited_before
-        )  # read first, so that the value is never too high
+        )  # read before the clock, so that waited_s is never too high
         own_s = self._loop.time() - started - waited_s
         if not self.ended.done():
             self.order(Op.PAUSE)

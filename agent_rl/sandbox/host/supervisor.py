@@ -42,13 +42,13 @@ from agent_rl_sandbox.zygote import main
 os.register_at_fork = register_at_fork
 main(int(sys.argv[2]))
 """
-# `-I` is not used, because it would ignore PYTHONHASHSEED; this environment contains nothing else to ignore.
+# `-I` is not used, because it would ignore PYTHONHASHSEED; the environment has no other variables for Python.
 _COMMAND = (sys.executable, "-s", "-S", "-X", "utf8", "-c", _BOOT, str(Path(__file__).parents[1] / "jail"))
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
-    "LD_BIND_NOW": "1",  # without this, each child resolves every C function that it calls
+    "LD_BIND_NOW": "1",  # otherwise each child has to look up every C function that it calls
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -109,7 +109,7 @@ class Zygote:
         self._numbers = 0
         self._orders: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._ends: dict[int, asyncio.Future[End]] = {}
-        self._running: dict[int, int] = {}  # process ids of children that have run for a while
+        self._running: dict[int, int] = {}  # number -> process id of each child that has run for a while
         self.alive = True
 
     @classmethod
@@ -251,7 +251,7 @@ class Zygote:
         for number, future in self._ends.items():
             if not future.done():
                 future.set_exception(Lost(number in self._running))
-                future.exception()  # marks the exception as retrieved
+                future.exception()  # marks the exception as retrieved, so that asyncio does not log it
         self._ends.clear()
 
     def _read_stderr(self) -> str:
@@ -267,9 +267,9 @@ class Zygote:
             self._died()
         self._control.close()
         with anyio.move_on_after(_STOP_S):
-            while self._process.poll() is None:  # noqa: ASYNC110 - no thread can start while the interpreter shuts down
+            while self._process.poll() is None:  # noqa: ASYNC110 - polls, as no thread can start at interpreter exit
                 await asyncio.sleep(_POLL_S)
-        self._process.kill()  # no effect if the process has exited
+        self._process.kill()  # has no effect if the process has exited
         self._process.wait()
         assert self._process.stderr is not None
         self._process.stderr.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 _NAME = "solution"
 _LEAVES = (type(None), bool, int, float, str)
-# Names that the graders of public data sets provide to solutions without imports.
+# Names that graders of public data sets provide, so that solutions need not import them.
 _PRELUDE = compile(
     """
 from typing import *

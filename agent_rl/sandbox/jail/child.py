@@ -36,12 +36,12 @@ from .syscalls import call
 
 NOT_CONFINED_EXIT = 70
 _OWN_FILES = (__file__, marked_value.__code__.co_filename)  # not shown in tracebacks
-_CHANNEL = 3  # descriptor of a session's channel, or of the socket between a program and its tests
+_CHANNEL = 3  # descriptor of a session's channel, or of the socket that connects a program to its tests
 _MT19937_BYTES = 624 * 4
 _environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
 _seed = _random.Random.seed  # like `random.seed`, but without touching forty memory pages
 _LONG_BITS = 64
-_NO_CPU_LIMIT_S = 1e9  # each cell of a session has its own deadline, so the cells' CPU times must not add up
+_NO_CPU_LIMIT_S = 1e9  # no CPU limit for a session, because each cell has its own deadline
 
 Namespace: TypeAlias = dict[str, Any]
 Seeds: TypeAlias = tuple[list[random.Random], int]
@@ -51,10 +51,10 @@ Seeds: TypeAlias = tuple[list[random.Random], int]
 class ChildSettings(NamedTuple):
     """Settings of all children of a zygote."""
 
-    confinement: Confinement | None  # None means that this zygote does not fork
+    confinement: Confinement | None  # None if this zygote does not fork
     file_bytes: int
     seeds: Seeds
-    failing: int  # descriptor for the numbers of children that could not be confined
+    failing: int  # descriptor to which a child that could not be confined writes its number
     descriptors: int  # every inherited descriptor is smaller than this number
 
 
@@ -72,7 +72,7 @@ def run(job: Job) -> NoReturn:
     session = flags & SESSION
     if session:
         os.close(0)
-        os.open(os.devnull, os.O_RDONLY)  # the zygote's input is one open file whose flags all children share
+        os.open(os.devnull, os.O_RDONLY)  # not the zygote's input, an open file whose flags all children share
     else:
         os.dup2(channel, 0)
     os.dup2(out, 1)
@@ -111,7 +111,7 @@ def _confine(settings: ChildSettings, number: int, scratch: str, memory_bytes: i
         assert confinement is not None
         os.chdir(scratch)
         confinement.apply(memory_bytes=memory_bytes, file_bytes=file_bytes, scratch=scratch, cpu_s=cpu_s)
-        # Bypasses the methods of `os.environ`, which would copy pages; no other program can read it.
+        # Bypasses the methods of `os.environ`, which would copy pages; no other program can read this environment.
         _environment[b"HOME"] = _environment[b"TMPDIR"] = scratch.encode()
         for generator in generators:
             _seed(generator)
@@ -223,9 +223,9 @@ def _finish(exit_code: int) -> int:
 def flush() -> None:
     """Flush the standard streams."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__):
-        try:  # noqa: SIM105 - runs for every program and takes a tenth of the time of `suppress`
+        try:  # noqa: SIM105 - try runs for every program, and takes a tenth of the time of `suppress`
             stream.flush()  # type: ignore[union-attr]
-        except Exception:  # noqa: BLE001 - the program may have closed or replaced it
+        except Exception:  # noqa: BLE001 - the program may have closed or replaced the stream
             pass
 
 

@@ -22,8 +22,8 @@ _ALL_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 
 _READ = _READ_FILE | _READ_DIR
 _SCRATCH = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
-_NET_RIGHTS = 0b11  # binding and connecting TCP sockets; from ABI 4
-_SCOPES = 0b11  # abstract unix sockets and signals; from ABI 6
+_NET_RIGHTS = 0b11  # rights to bind and connect TCP sockets, from ABI 4
+_SCOPES = 0b11  # scopes for abstract unix sockets and signals, from ABI 6
 _LOG_NOTHING = 0b1
 """LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, from ABI 7: a denied open is not recorded in the machine's audit log."""
 _NULL_DEVICE = os.makedev(1, 3)
@@ -47,7 +47,7 @@ class Ruleset:
     """
 
     def __init__(self, readable: Sequence[str], scratches: str) -> None:
-        abi = call("landlock_create_ruleset", 0, 0, 1)  # the version, or OSError if the kernel lacks Landlock
+        abi = call("landlock_create_ruleset", 0, 0, 1)  # the ABI version; OSError if the kernel lacks Landlock
         handled = (1 << _ALL_FILE_RIGHTS.get(abi, 16)) - 1
         fields = (handled, _NET_RIGHTS if abi >= 4 else 0, _SCOPES if abi >= 6 else 0)
         used = 8 if abi < 4 else 16 if abi < 6 else 24

@@ -86,7 +86,7 @@ class Confinement:
             raise OSError(error.errno, f"{layer}: {error.strerror}") from error
         self.descriptors = ruleset.descriptors if ruleset else []
         no_capabilities = _capability_header(), create_string_buffer(24)
-        self._kept = no_capabilities  # `apply` uses the addresses of these buffers
+        self._kept = no_capabilities  # keeps the buffers alive, because `apply` uses their addresses
         # The data for `apply` is in one tuple, because a fresh fork copies a page when it first touches an object.
         # The first lookup of an attribute would copy two or three pages.
         self._prepared = (
@@ -127,7 +127,7 @@ class Confinement:
                 _change_ids(*ids, scratch)
             layer = "privileges"
             call("capset", *no_capabilities)
-            # Both attributes are set again, because a change of ids resets them.
+            # The kernel resets both attributes when ids change, so they are set again.
             # A child with the parent's uid stays dumpable, so that the parent can see which files the child has open.
             call("prctl", PR_SET_DUMPABLE, ids is None)
             call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -171,7 +171,7 @@ def _restrict_parent(effective: int) -> None:
         _lower(number, value)
     if effective >> _CAP_SETGID & 1 and _may_set_groups():
         os.setgroups([])
-    if effective >> _CAP_SETPCAP & 1:  # without CAP_SETPCAP there are no capabilities to drop
+    if effective >> _CAP_SETPCAP & 1:  # a process without CAP_SETPCAP has no capabilities to drop
         _empty_bounding_set()
         call("prctl", _PR_SET_SECUREBITS, _SECUREBITS)
     call("prctl", _PR_CAP_AMBIENT, _CLEAR_ALL)
@@ -184,7 +184,7 @@ def _empty_bounding_set() -> None:
         try:
             call("prctl", _PR_CAPBSET_DROP, capability)
         except OSError:
-            if capability > _CAP_SETPCAP:  # this is beyond the kernel's last capability
+            if capability > _CAP_SETPCAP:  # the number is beyond the kernel's last capability
                 return
             raise
 

@@ -63,7 +63,7 @@ class Link(ABC):
 
     def __init__(self, descriptor: int, first: int) -> None:
         self.descriptor, self._next = descriptor, first
-        self.shared: dict[int, list[Any]] = {}  # number -> the container, and the content that was sent last
+        self.shared: dict[int, list[Any]] = {}  # number -> [container, its content when it was last sent]
         self.numbers: dict[int, int] = {}
 
     def encode(self, value: Any, *, share: bool = False) -> Any:

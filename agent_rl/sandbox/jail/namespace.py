@@ -14,7 +14,7 @@ from ctypes import addressof, create_string_buffer
 
 from .syscalls import PR_GET_DUMPABLE, PR_SET_DUMPABLE, call
 
-_NEW_NAMESPACES = 0x10000000 | 0x00020000 | 0x40000000 | 0x08000000 | 0x04000000  # user, mount, network, IPC, UTS
+_NEW_NAMESPACES = 0x10000000 | 0x00020000 | 0x40000000 | 0x08000000 | 0x04000000  # user, mount, network, IPC and UTS
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXEC, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = (
     *(1, 2, 4, 8, 32),
     *(1 << 12, 1 << 14, 1 << 18),
@@ -68,7 +68,7 @@ def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
     sources = {os.path.basename(path): path for path in readable if os.path.dirname(path) == parent}
     os.chdir(scratch)
     call("unshare", _NEW_MOUNTS)
-    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # this will replace the parent directory
+    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # the tmpfs will replace the parent directory
     for name, source in {own: ".", **sources}.items():
         os.mkdir(f"{scratch}/{name}")
         _mount(source, f"{scratch}/{name}", None, _BIND)

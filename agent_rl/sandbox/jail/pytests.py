@@ -241,7 +241,7 @@ def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Map
     begin(names, sys.modules)
     names["__name__"] = _NAME
     before = dict(names)
-    with suppress(Exception):  # if the prefix does not run on its own, the program defines its names
+    with suppress(Exception):  # if the row's prefix fails, its names come from the program
         exec(order["prefix"], names)  # noqa: S102 - the row's code runs in a jail
     names.pop(order["entry_point"].partition("(")[0], None)
     link.local = {value for value in names.values() if inspect.isclass(value) and value.__module__ == _NAME}

@@ -20,7 +20,7 @@ def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:
         pid: id of a process that has not been reaped yet.
         proc: a descriptor of /proc; None means this process's /proc.
     """
-    counts, is_ready = [(0, 0)], False  # nanoseconds of running on a core, and of waiting for one
+    counts, is_ready = [(0, 0)], False  # (nanoseconds running on a core, nanoseconds waiting for one)
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError, ValueError):  # a thread or the process has ended
         path = f"{'' if proc is not None else '/proc/'}{pid}/task"
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=proc)

@@ -34,7 +34,7 @@ class ScratchRoot:
     def __init__(self, parent: str) -> None:
         self.path = f"{parent}/{_PREFIX}{os.urandom(8).hex()}"
         os.mkdir(self.path)
-        os.chmod(self.path, 0o711)  # a program with its own uid must be able to pass through the root
+        os.chmod(self.path, 0o711)  # lets a program with its own uid enter the sandbox's root directory
         self.lock = os.open(f"{self.path}/new", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         os.rename(f"{self.path}/new", f"{self.path}/{_LOCK}")  # the file is locked before `sweep` can see it
@@ -58,7 +58,7 @@ class ScratchRoot:
         self._made += 1
         path = f"{self.path}/{self._made}"
         os.mkdir(path, 0o700)
-        os.utime(path, (0, 0))  # any new entry changes this time
+        os.utime(path, (0, 0))  # a changed time will show that the program created an entry
         return path
 
     def give_back(self, path: str) -> None:
@@ -122,7 +122,7 @@ def _count(path: str, max_bytes: int) -> tuple[int, int, str | None]:
 def remove_tree(path: str) -> None:
     """Remove `path`, however deeply it is nested, by moving subdirectories up first."""
     moved = 0
-    stem = f"{path}/{os.urandom(8).hex()}"  # a program cannot know these names
+    stem = f"{path}/{os.urandom(8).hex()}"  # random, so that a program cannot choose the same names
     waiting = [path]
     while waiting:
         folder = waiting.pop()
@@ -199,7 +199,7 @@ def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int | N
         scratch: the only directory in which the process can create files.
         file_bytes: maximum file size, assumed for files that are mapped but not open.
     """
-    tasks = [str(pid)]  # the first thread may have ended before the others
+    tasks = [str(pid)]  # included because the first thread may end before the others
     with contextlib.suppress(OSError), _folder(proc, f"{pid}/task") as folder:
         tasks += os.listdir(folder)
     for task in tasks:

@@ -19,9 +19,9 @@ _EPERM, _ENOSYS, _ENOTTY = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS, _ERRNO |
 _LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
 _LAST_KNOWN = 462  # mseal, Linux 6.10
 _OWN_PID = 0x7FFF_0001  # placeholder for the child's pid until `Filter.install`; no pid is that large
-_ABSENT = ("clone3", "openat2")  # C libraries fall back to clone and openat
+_ABSENT = ("clone3", "openat2")  # reported as absent, so that C libraries use clone and openat
 
-_THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # exactly the flags that pthread_create of glibc and of musl uses
+_THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # the exact flags that pthread_create uses in glibc and in musl
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
 """Commands of fcntl for duplicates, flags, pipe sizes and SQLite's locks; unlike flock's, these need write access.
 
@@ -39,7 +39,7 @@ _OUT_OF_BAND = 0x1
 _CLOSE_RANGE = (0, 4)
 """The flags 0 and CLOSE_RANGE_CLOEXEC, but not UNSHARE, which would give a thread separate descriptors and limits."""
 
-_Code = list[tuple[int, int, int, int]]  # (operation, jump if true, jump if false, constant)
+_Code = list[tuple[int, int, int, int]]  # (operation, jump offset if true, jump offset if false, constant)
 _YES: _Code = [(_RETURN, 0, 0, _ALLOW)]
 _NO: _Code = [(_RETURN, 0, 0, _EPERM)]
 
@@ -121,7 +121,7 @@ def _conditional_calls() -> dict[str, _Code]:
 
 
 def _low(argument: int) -> int:
-    return 16 + 8 * argument  # seccomp_data.args; both architectures are little-endian
+    return 16 + 8 * argument  # offset of the low half in seccomp_data.args; both architectures are little-endian
 
 
 def _open_rules(argument: int) -> _Code:

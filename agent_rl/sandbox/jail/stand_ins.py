@@ -79,7 +79,7 @@ def _withheld(value: Any, special: str) -> Any:
 def _answers_stranger(value: Any, special: str) -> bool:
     try:
         answer = LINK.call({"z": special}, value, LINK.stranger())
-    except Exception:  # noqa: BLE001 - the program may raise anything
+    except Exception:  # noqa: BLE001 - the program may raise any exception
         return False
     return answer is not NotImplemented and answer is not False
 
@@ -95,7 +95,7 @@ def _comparison(special: str) -> Callable[[Any, Any], Any]:
             return NotImplemented
         same = LINK.call({"z": special}, self, other)
         if special == "__eq__" and same is True and LINK.call({"z": special}, self, LINK.stranger()) is True:
-            return False  # the program's object equals every object
+            return False  # the program's object claims to equal every object
         return same
 
     return compare
@@ -162,7 +162,7 @@ class _StandIn(metaclass=_StandInType):
     """A stand-in for an object of the program."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in _VERDICTS and not vars(self)[_MADE]:  # the method would see the expected value and could return True
+        if name in _VERDICTS and not vars(self)[_MADE]:  # the program's method could simply return True
             raise AttributeError(name)
         return LINK.call(_function("getattr"), self, name)
 

@@ -54,14 +54,14 @@ def preload(modules: Sequence[str]) -> Seeds:
     """
     for name in (*_MODULES, *modules):
         importlib.import_module(name)
-    with contextlib.suppress(ImportError):  # fills caches from directories that programs cannot list
+    with contextlib.suppress(ImportError):  # fills the import caches of directories that programs cannot list
         importlib.import_module("_no_such_module")
     _set_up_main()
     seeds = _seeds()
     atexit._clear()
     _rehearse()
     if "tempfile" in sys.modules:
-        sys.modules["tempfile"].__dict__["tempdir"] = None  # programs must not inherit the zygote's directory
+        sys.modules["tempfile"].__dict__["tempdir"] = None  # programs must not inherit the zygote's temporary directory
     sys.dont_write_bytecode = True
     for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
         del sys.modules[name]
@@ -75,7 +75,7 @@ def _set_up_main() -> None:
     sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace", line_buffering=True)  # type: ignore[misc]
     sys.modules["__main__"] = main = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
-    for name in ("exit", "quit"):  # as the site module does
+    for name in ("exit", "quit"):  # adds the functions that the site module would add
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     setattr(builtins, "help", _sitebuiltins._Helper())  # noqa: B010
     signal.signal(SOFT_SIGNAL, write_out_and_die)
@@ -94,7 +94,7 @@ def _seeds() -> Seeds:
         # Seeding marks the whole state as used, so the next number comes from the bytes that a child writes there.
         numpy_random.seed(0)
         numpy_state = numpy_random.get_bit_generator().ctypes.state_address
-    default = random._inst  # sympy uses a separate generator
+    default = random._inst  # the default generator; sympy has a separate one
     return [
         default,
         *(item for item in gc.get_objects() if type(item) is random.Random and item is not default),
@@ -104,6 +104,6 @@ def _seeds() -> Seeds:
 def _rehearse() -> None:
     """Run the code that children run, so that the interpreter's caches are full before a fork."""
     for _ in range(_REHEARSALS):
-        execute("print(1)", "<sandbox>", False)  # a zygote's standard output is /dev/null
+        execute("print(1)", "<sandbox>", False)  # shows nothing, because a zygote's standard output is /dev/null
         flush()
     del linecache.cache["<sandbox>"]

@@ -45,7 +45,7 @@ _FORK_S = 15.0  # time limit for retrying a fork; a program that uses up all pro
 _FORK_AGAIN_S = 0.02
 _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _CORES = len(os.sched_getaffinity(0))
-_SOFT_S = 0.1  # time between the soft signal and SIGKILL
+_SOFT_S = 0.1  # seconds between the soft signal and SIGKILL
 _OOM_SCORE = "500"  # if memory runs out, programs are killed before the trainer
 _FORK = Op.FORK
 _JOB_DESCRIPTORS = 4
@@ -57,15 +57,15 @@ class _Forked:
     pid: int
     number: int
     started: float
-    limit_s: float  # limit on the child's own seconds and on its CPU seconds
-    began: float  # when the time limit started
+    limit_s: float  # limit on the child's run time, without waits for a core, and on its CPU time
+    began: float  # time at which the limit started
     deadline: float
     scratch: str
-    due: float  # time of the next check of the child's times
+    due: float  # time of the next check of the child's run time and CPU time
     look: float  # time of the next check of the child's disk use and threads
     cpu_before: float = 0.0  # the child's CPU seconds when its time limit started
     waited_before: float = 0.0
-    waited_s: float = 0.0  # time spent waiting for a core since the time limit started
+    waited_s: float = 0.0  # how long the child has waited for a core since its time limit started
     reason: Reason = Reason.EXITED
     announced: bool = False
 
@@ -99,7 +99,7 @@ def _serve(descriptor: int) -> Job | None:
         sweep(settings.scratch_parent)
         root = ScratchRoot(settings.scratch_parent)
         zygote = _Zygote(control, settings, root)
-    except Exception as error:  # noqa: BLE001 - reported to the trainer, which returns the error for each run
+    except Exception as error:  # noqa: BLE001 - the trainer gets the error, and returns it for each run
         failure = {"error": traceback.format_exc()[-4000:], "errno": getattr(error, "errno", None)}
         control.send(json.dumps(failure).encode())
         if root is not None:
@@ -109,7 +109,7 @@ def _serve(descriptor: int) -> Job | None:
         job = zygote.serve()
         if job is not None:
             return job
-    except OSError:  # the trainer has exited, or it will read the traceback
+    except OSError:  # nobody needs the error: the trainer has exited, or reads the traceback itself
         with contextlib.suppress(OSError):
             traceback.print_exc()
     zygote.close()
@@ -145,7 +145,7 @@ class _Zygote:
         seeds = preload(settings.preload)
         layers = plan.layers if plan is not None else frozenset()
         self._in_namespace = "namespace" in layers
-        proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the namespace has no /proc
+        proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # opened now: the namespace will lack /proc
         self._run_queue = partial(run_queue, proc=proc)
         self._excess = partial(excess, proc, limits=settings, count_threads="uid" not in layers)
         if self._in_namespace:
@@ -167,7 +167,7 @@ class _Zygote:
         self._parent = os.getppid()
         signal.signal(signal.SIGCHLD, self._on_child)  # not a wakeup descriptor, which each child would have to reset
         call("prctl", PR_SET_DUMPABLE, 0)
-        # Wakes `serve` even if a fork of the trainer keeps the socket open.
+        # Wakes `serve` when the trainer exits, even if a fork of the trainer keeps the socket open.
         call("prctl", PR_SET_PDEATHSIG, signal.SIGCHLD)
         # A child leaves `serve` and no longer needs this object, but freeing it would touch a hundred shared pages.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
@@ -236,7 +236,7 @@ class _Zygote:
         child.leave()
         if op == Op.KILL:
             child.reason = Reason.KILLED
-        late = child.reason == Reason.DEADLINE  # the soft signal was sent
+        late = child.reason == Reason.DEADLINE  # whether the soft signal was already sent
         os.kill(child.pid, signal.SIGKILL if op == Op.KILL or late else signal.SIGSTOP)
 
     def _fork(self, order: bytes, descriptors: list[int], until: float = math.inf) -> Job | None:
@@ -283,7 +283,7 @@ class _Zygote:
                 break
             pid = ended.si_pid
             if pid != self._cleaner and time.monotonic() - self._by_pid[pid].began > _WATCH_S:
-                self._note_wait(self._by_pid[pid])  # read before the kernel discards the waiting time
+                self._note_wait(self._by_pid[pid])  # reads the waiting time before the kernel discards it
             _, status, usage = os.wait4(pid, 0)
             if pid == self._cleaner:
                 self._cleaner = 0
@@ -363,7 +363,7 @@ class _Zygote:
         return None if due == math.inf else max(0.0, (due - time.monotonic()) * 1000)
 
     def _check(self, child: _Forked, now: float) -> None:
-        if child.reason == Reason.DEADLINE:  # the soft signal was sent
+        if child.reason == Reason.DEADLINE:  # the child has already received the soft signal
             child.leave()
             os.kill(child.pid, signal.SIGKILL)
             return

@@ -35,7 +35,7 @@ from bm25s.stopwords import STOPWORDS_EN
 from filelock import FileLock
 
 K1, B = 1.2, 0.75
-_FORMAT = f"1 k1={K1} b={B} bm25s={bm25s.__version__}"  # a change to this string rebuilds every index
+_FORMAT = f"1 k1={K1} b={B} bm25s={bm25s.__version__}"  # changing this string rebuilds every index
 _OFFSETS = "offsets.npy"
 _STOPWORDS = frozenset(STOPWORDS_EN)
 _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670]")

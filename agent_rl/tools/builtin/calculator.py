@@ -59,7 +59,7 @@ def calculate(expression: str) -> str:
 def _show_exact(value: Fraction) -> str:
     """Format with Decimal, because a fraction may exceed the range of a float."""
     whole = abs(value.numerator) // value.denominator
-    if whole.bit_length() > MAX_RESULT_DIGITS * 3.33:  # checked before str(), which is quadratic and has its own limit
+    if whole.bit_length() > MAX_RESULT_DIGITS * 3.33:  # checked first: str() is slow and has its own limit
         raise too_large()
     digits = len(str(whole)) if whole else 0
     is_short = 10**MAX_DECIMALS % value.denominator == 0

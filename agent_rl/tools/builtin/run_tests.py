@@ -22,7 +22,7 @@ from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin.python import SandboxConfig, unfenced
 from agent_rl.tools.truncation import shortened
 
-_MAX_CHARS = 300  # maximum number of characters of an input or an expected value
+_MAX_CHARS = 300  # maximum number of characters shown of an input or an expected value
 
 
 class RunTestsConfig(SandboxConfig):
@@ -44,7 +44,7 @@ class RunTests(Tool):
     settings: RunTestsConfig
     idempotent = True
     max_concurrency = TOOL_CONCURRENCY
-    timeout_s = 3600.0  # includes waiting for free slots
+    timeout_s = 3600.0  # the limit includes the wait for free slots
     description = (
         "Run your program on the visible tests. You are shown which of them fail, what your program gave and what was "
         "expected. Other tests grade the answer."

@@ -139,7 +139,7 @@ def _settings(config: Mapping[str, Any]) -> LocalSearchConfig | RemoteSearchConf
 
 
 def _index(settings: LocalSearchConfig) -> Bm25Index:
-    with _OPENING, Place("corpus").around("Fix the corpus"):  # one by one, because many trajectories start at once
+    with _OPENING, Place("corpus").around("Fix the corpus"):  # many trajectories may open it at once
         return _open(settings)
 
 

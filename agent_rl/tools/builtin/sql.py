@@ -64,7 +64,7 @@ class Sql(Tool):
     name = "sql"
     Config = SqlConfig
     settings: SqlConfig
-    idempotent = reusable = True  # because the file does not change
+    idempotent = reusable = True  # calls can be repeated and results reused, because the file does not change
     max_concurrency = 8  # every call runs in a separate process
     description = (
         "Query the database with one read-only SQL statement. The query .schema lists tables with their columns and "

@@ -79,7 +79,7 @@ class SymPy(Tool):
         """Return the exact result, with a decimal value where that helps."""
         request = {"operation": "evaluate", **arguments, "expression": to_sympy(arguments["expression"])}
         for key in ("lower", "upper", "point"):
-            if key in request:  # "x -> 0" and "x = 0" mean 0
+            if key in request:  # reduces "x -> 0" and "x = 0" to 0
                 request[key] = to_sympy(re.sub(r"^\s*\w+\s*(?:=|->|→|\\to)\s*", "", str(request[key])))
         limits = self.settings.timeout_s, self.settings.memory_mb
         text = self._read(await self.sandbox.run(_PROGRAM, json.dumps(request), *limits))
@@ -93,7 +93,7 @@ class SymPy(Tool):
             raise ToolError("this cannot be computed here: it takes too much memory or does not end properly")
         try:
             answer = json.loads(execution.stdout)
-        except ValueError:  # for example, the expression printed something
+        except ValueError:  # the output is not JSON, for example because the expression printed something
             answer = None
         if not isinstance(answer, dict):
             raise ToolError("this expression gives no result")

@@ -186,7 +186,7 @@ def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
 
 
 def _text(data: bytes) -> str:
-    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the memory of the default level takes as long as packing
+    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the default's larger buffers takes as long as packing
     return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 

@@ -72,7 +72,7 @@ class TraceIndex:
         folder = folder or cache_folder()
         try:
             self._open_in(folder)
-        except (OSError, sqlite3.Error) as error:  # for example without a home directory or file locks
+        except (OSError, sqlite3.Error) as error:  # for example, no home directory or no file locks
             self._own = tempfile.TemporaryDirectory(prefix="agent_rl-viewer-")
             logger.warning("the index cannot be kept in %s (%s), so it is rebuilt at each start", folder, error)
             self._open_in(Path(self._own.name))
@@ -220,7 +220,7 @@ class TraceIndex:
         database = sqlite3.connect(self.path, check_same_thread=False, timeout=30)
         database.row_factory = sqlite3.Row
         database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=OFF")  # unsafe, but a lost index can be rebuilt
+        database.execute("PRAGMA synchronous=OFF")  # a crash may lose the index, but it can be rebuilt
         return database
 
     def _open_in(self, folder: Path) -> None:
@@ -276,7 +276,7 @@ class TraceIndex:
         number = first = highest[0] if highest else 0
         batch, stored = RowBatch(file, offset), Future[None]()
         stored.set_result(None)
-        with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, and releases the GIL
+        with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # a thread helps, because SQLite releases the GIL
             for line in lines(source, offset):
                 progress(len(line))
                 number += batch.read(number + 1, source.name, line)

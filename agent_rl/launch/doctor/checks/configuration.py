@@ -38,7 +38,7 @@ def validation(case: Case) -> Iterator[Finding]:
     """The configuration passes verl's checks, both those before Ray starts and those of its dataclasses."""
     config: Any = case.config.copy()
     OmegaConf.resolve(config)
-    if case.checkpoint is not None:  # verl gets the merged model
+    if case.checkpoint is not None:  # verl will get the model merged from this checkpoint
         config.actor_rollout_ref.model.path = str(settings_folder(case.checkpoint))
     complaints: dict[str, str] = {}
     for section, run in inspection.verls_checks(config).items():

@@ -79,7 +79,7 @@ def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None,
         applies = requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
         if not applies or requirement.name.lower() in ("verl", "agent-rl"):
             continue
-        version = case.machine.version(requirement.name)  # 2.13.0+cpu is compared as 2.13.0
+        version = case.machine.version(requirement.name)  # the version 2.13.0+cpu counts as 2.13.0
         if version is None or not requirement.specifier.contains(Version(version).public, prereleases=True):
             unmet[requirement.name] = (version, str(requirement.specifier))
     return unmet

@@ -75,7 +75,7 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
     width = config.get("hidden_size", 0) * config.get("num_hidden_layers", 0)
     vocabulary = 0 if case.get(f"{OWN}.model.use_fused_kernels") else config.get("vocab_size", 0)
     tensor_parallel = case.number(f"{OWN}.rollout.tensor_model_parallel_size", 1)
-    kept_numbers = 1 if lora else 3  # numbers kept for each parameter while the engine generates
+    kept_numbers = 1 if lora else 3  # how many numbers per parameter stay in memory while the engine generates
     sglang = case.get(f"{OWN}.rollout.engine_kwargs.sglang", {})
     eager = case.get(f"{OWN}.rollout.enforce_eager") or sglang.get("disable_cuda_graph")
     resting = 0.0 if separate else one * (kept_numbers - min(_offloaded(case), kept_numbers)) + critic

@@ -35,7 +35,7 @@ def tool_file(case: Case) -> Iterator[Finding]:
         return
     name = case.shown(path)
     try:
-        case.tools  # noqa: B018 - raises if the file cannot be read
+        case.tools  # noqa: B018 - loads the tool file, and raises an error if that fails
     except FatalError:
         raise
     except AgentRLError as error:

@@ -109,7 +109,7 @@ class _Parser(Reader[Node]):
         if mark and mark in "+-":
             return self.signed()
         node = self.atom()
-        if not digit and self.take("^"):  # a tower of powers such as 2^3^4
+        if not digit and self.take("^"):  # parses a tower of powers such as 2^3^4
             return self.made("pow", node, self.argument())
         return node
 

@@ -45,7 +45,7 @@ _SYMBOLS = frozenset("eidxyzCPABD")
 _COMMAND = re.compile(r"\\(?:([a-zA-Z]+)|(.))", re.DOTALL)
 _DEGREES = re.compile(r"\^\s?(?:\\circ|\{\\circ\}|°|\{°\})")
 _GROUPS = re.compile(r"(?<![0-9.])([1-9][0-9]{0,2})((?:,[0-9]{3})+)(?![0-9])")
-_TIGHT = re.compile(r"(?<=[0-9]),\s*\\!\s*(?=[0-9]{3})")  # 1,\!234, as the MATH data set writes it
+_TIGHT = re.compile(r"(?<=[0-9]),\s*\\!\s*(?=[0-9]{3})")  # the MATH data set writes 1,234 as 1,\!234
 _SPACED = re.compile(r"(?<![0-9.])[1-9][0-9]{0,2}(?: [0-9]{3})+(?![0-9])")
 _MIXED = re.compile(
     r"(?<![0-9./^_{])([0-9]{1,6})(?:\s+|\s*-\s*(?=[0-9]+/[0-9]+\s+[a-z]))([0-9]{1,6})/([1-9][0-9]{0,5})(?![0-9.])"
@@ -109,7 +109,7 @@ def clean(text: str) -> str:
     text = text.replace("{,}", ",")
     if "\\" in text:
         if "\\begin" not in text:
-            text = text.replace("\\\\", "\\")  # the backslashes were escaped twice
+            text = text.replace("\\\\", "\\")  # in case the backslashes were escaped twice
         text = _TIGHT.sub("", text).replace("\\!", "").replace("^{\\prime}", "'").replace("\\prime", "'")
         text = _DEGREES.sub("°", text)
         for _ in range(3):

@@ -120,7 +120,7 @@ class _Comparison:
         if shown.decimals is None or shown.decimals < enough:
             return False
         if exact.decimals is not None and exact.decimals < _LONG:
-            return False  # the other number is rounded too
+            return False  # the number to compare with is rounded too
         if exact.number == round(exact.number) or abs(shown.number) < 10.0 ** (enough - 1 - shown.decimals):
             return False
         return bool(abs(shown.number - exact.number) <= 0.5000001 * 10.0**-shown.decimals)

@@ -112,7 +112,7 @@ class _Evaluation:
         if kind == "add":
             self.scale = max(self.scale, *map(abs, values))
         elif kind not in ("mul", "div", "neg", "deg", "sqrt", "abs"):
-            self.scale = max(self.scale, 1)  # sin(pi) is as inexact as pi
+            self.scale = max(self.scale, 1)  # the result of sin(pi) has the rounding error of pi
         return self.functions[kind](*values)
 
     def _power(self, base: Any, exponent: Any) -> Any:

@@ -12,12 +12,12 @@ import sys
 from typing import Any
 
 MEMORY_BYTES = 4 << 30
-TIMEOUT_S = 2  # CPU time limit of a parse or comparison, in seconds, for code that a signal can interrupt
+TIMEOUT_S = 2  # limit on the CPU seconds of a parse or comparison, if a signal can interrupt the code
 
 
 def main() -> None:
     """Answer each line `[answer, truth]` with true or false."""
-    del sys.path[0]  # this file's folder, whose modules would shadow other modules
+    del sys.path[0]  # removes this file's folder, whose modules would shadow others
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
     logging.disable()
     from math_verify import parse, verify

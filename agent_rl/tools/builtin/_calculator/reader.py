@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 T = TypeVar("T")
 SIGNS = str.maketrans(  # each sign is replaced by one character, so that positions stay valid
-    "\u00d7\u00b7\u22c5\u2219\u2022\u2217"  # times, middle dot, dot, bullet operator, bullet, asterisk
-    "\u00f7\u2215\u2044"  # division sign, division slash, fraction slash
+    "\u00d7\u00b7\u22c5\u2219\u2022\u2217"  # multiplication: times, middle dot, dot, bullet operator, bullet, asterisk
+    "\u00f7\u2215\u2044"  # division: division sign, division slash, fraction slash
     "\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d",  # minus, hyphens, dashes
     "******///--------",
 )

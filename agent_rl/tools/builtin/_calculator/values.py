@@ -62,7 +62,7 @@ def _root(number: int, degree: int) -> int | None:
     """Return the root of a non-negative `number` with the given `degree`, or None if the root is not an integer."""
     if degree == 2:
         root = math.isqrt(number)
-    elif number.bit_length() > 1000:  # too large for a float; in practice, exact roots are small
+    elif number.bit_length() > 1000:  # the number does not fit a float; in practice, exact roots are small
         return None
     else:
         root = round(number ** (1 / degree))
@@ -121,7 +121,7 @@ def _round(value: Value, digits: Value = Fraction(0)) -> Value:
 def _fold(function: Callable[[int, int], int], name: str) -> Callable[..., Value]:
     def apply(*values: Value) -> Value:
         total = _integer(values[0], name)
-        for value in values:  # starts with the first value again, so that gcd(-4) is 4
+        for value in values:  # folds in the first value twice, so that gcd(-4) is 4
             total = function(total, _integer(value, name))
             checked(Fraction(total))
         return Fraction(total)

@@ -51,11 +51,11 @@ CLOSE_TIMEOUT_S = 5.0
 """Time limit for closing a session of an HTTP server, in seconds."""
 _CAUSE_S = 1.0  # seconds for which a failed call waits to learn why the connection broke
 _MAX_PAGES = 1000
-_STDERR_BYTES = 2000  # maximum bytes of stderr that an error quotes
+_STDERR_BYTES = 2000  # maximum number of bytes of stderr that an error quotes
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 _HTTP_ERRORS: ContextVar[list[int]] = ContextVar("agent_rl_mcp_http_errors")
 """HTTP error statuses of this context's request, which the SDK does not report."""
-_HELD: set[asyncio.Task[None]] = set()  # the loop itself has only weak references to its tasks
+_HELD: set[asyncio.Task[None]] = set()  # keeps tasks alive, because the event loop has only weak references to them
 
 
 class McpConnection:
@@ -170,7 +170,7 @@ class McpConnection:
             return
         client = httpx2.AsyncClient(
             headers=headers,
-            timeout=httpx2.Timeout(server.connect_timeout_s, read=None),  # no limit here, because each call has its own
+            timeout=httpx2.Timeout(server.connect_timeout_s, read=None),  # each call has its own limit on reading
             limits=httpx2.Limits(max_connections=None),
             event_hooks={"request": [_bound_close], "response": [_note_error]},
             trust_env=not is_near(urlsplit(server.url).hostname or ""),
@@ -236,7 +236,7 @@ async def shared(server: McpServer) -> McpConnection:
     task = opening.get(server.key)
     if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().lost)):
         task = opening[server.key] = asyncio.create_task(McpConnection(server).__aenter__())
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # otherwise asyncio would log it
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # keeps asyncio from logging errors
     return await asyncio.shield(task)
 
 
@@ -247,7 +247,7 @@ async def _handshake(session: ClientSession) -> None:
         if error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
         await session.discover()
-        await _pages(session)  # the SDK derives request headers from the list
+        await _pages(session)  # the SDK derives request headers from the list of tools
 
 
 async def _pages(session: ClientSession) -> list[Tool]:

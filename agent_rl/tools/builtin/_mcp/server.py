@@ -15,7 +15,7 @@ from agent_rl.tools.base import ToolConfig
 MAX_MESSAGE_BYTES = 8 << 20
 """Maximum size of a result, in bytes; a larger result becomes an error."""
 TOO_LARGE = f"the result is larger than {MAX_MESSAGE_BYTES >> 20} MiB"
-_MIN_SECRET = 8  # characters; a shorter secret may occur in other text by chance
+_MIN_SECRET = 8  # minimum length of a secret to hide, because shorter ones may occur in other text by chance
 
 
 class McpServer(ToolConfig):

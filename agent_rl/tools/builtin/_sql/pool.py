@@ -101,7 +101,7 @@ def _reply(memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
             raise UnscoredError(f"the machine is too busy: no rows after {SETUP_S:g} s of wall time") from None
         if died.status in (-SIGALRM, -SIGPROF):
             raise _too_slow(request["timeout_s"]) from None
-        if died.status < 0 and died.status != -SIGKILL:  # a crash, usually because memory ran out
+        if died.status < 0 and died.status != -SIGKILL:  # the worker crashed, usually because memory ran out
             problem = f"the query made the engine crash; {TOO_MUCH_MEMORY}, or is nested too deeply"
             raise ToolError(problem) from None
         raise UnscoredError(f"the database engine process exited with status {died.status}") from None

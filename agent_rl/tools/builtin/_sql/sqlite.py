@@ -43,7 +43,7 @@ class Sqlite:
         except sqlite3.Error as error:
             raise UnusableError(error) from error
         self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        if hasattr(self._connection, "setlimit"):  # Python before 3.11 lacks it, so only the process's limits apply
+        if hasattr(self._connection, "setlimit"):  # before Python 3.11, only the process's limits apply
             for name, value in (("LENGTH", memory_mb << 18), ("ATTACHED", 0), ("LIKE_PATTERN_LENGTH", 1000)):
                 self._connection.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), value)
 

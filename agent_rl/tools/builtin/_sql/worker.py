@@ -96,7 +96,7 @@ def _answer(memory_mb: int, request: dict[str, Any]) -> dict[str, Any]:
         return {"error": one_line(error)}
     except (MemoryError, RecursionError):
         return {"error": TOO_MUCH_MEMORY}
-    except Exception as error:  # noqa: BLE001 - the query caused it, so the policy reads it and is scored
+    except Exception as error:  # noqa: BLE001 - the query caused the error, so the policy reads it and is scored
         return {"error": one_line(f"{type(error).__name__}: {error}")}
 
 

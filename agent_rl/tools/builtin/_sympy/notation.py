@@ -83,7 +83,7 @@ def _around(text: str, index: int) -> str:
 def _with_equations(text: str) -> str:
     """Rewrite each part `a = b`, at any depth, as `Eq(a, b)`; a part ends at a comma or bracket at its depth."""
     opened: list[int] = []
-    starts = [0]  # where the current part begins, for each open bracket
+    starts = [0]  # start of the current part at each bracket depth
     equals: list[int | None] = [None]
     out = ""
     for index, sign in enumerate(text):
