@@ -47,7 +47,7 @@ def run(seed: int, share: float) -> dict[str, Any]:
         rows = [arithmetic.to_row(each, split, at, agent_name="failing") for at, each in enumerate(problems)]
         write_parquet(rows, folder / f"{split}.parquet")
     each = share / KINDS
-    os.environ["FAILING_SHARE"] = str(each)
+    os.environ.update(VERL_PLATFORM="cpu", FAILING_SHARE=str(each))
     tools, judges = _failing(_calculated, each / CALLS), _failing(_judged, each)
     with FaultyServer(default=tools) as tool, FaultyServer(default=judges) as judge:
         (folder / "tools.yaml").write_text(json.dumps({"tools": [_tool(tool.url)]}))

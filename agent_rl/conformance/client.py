@@ -54,7 +54,7 @@ class Checks:
         return Client(self, gateway if isinstance(gateway, OpenSession) else await gateway.session(**run))
 
     async def generating(self, *requests: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
-        """Start requests, and return while their turns are being generated; setting `engine.free` ends the turns."""
+        """Start requests, and return while their turns are being generated; the turns end when `engine.free` is set."""
         self.engine.free.clear()
         tasks, played = [asyncio.ensure_future(request) for request in requests], len(self.engine.played)
         while len(self.engine.played) < played + len(tasks) and not any(task.done() for task in tasks):  # noqa: ASYNC110

@@ -254,7 +254,7 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
 
 def _count(text: str) -> int:
     if (number := int(text)) < 0:
-        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, got {text}")
+        raise argparse.ArgumentTypeError(f"expected a whole number that is not negative, got {text}")
     return number
 
 

@@ -19,7 +19,7 @@ COLUMN = "rm_prompt"
 
 
 def with_judge_prompt(trajectory: Trajectory, *names: str) -> Trajectory:
-    """Return the trajectory with the row's `rm_prompt.<name>` for the first possible name, or else with `rm_prompt`.
+    """Return the trajectory with the row's `rm_prompt.<name>` for the first name in the row, or with `rm_prompt`.
 
     Raises:
         UnscoredError: the row's `rm_prompt` is not text or messages.

@@ -212,7 +212,7 @@ class GatewaySettings(Section):
         if len(names) > 1:
             raise InvalidValueError(f"{' and '.join(names)} are both set", "Keep one of them")
         if self.python is not None and self.function is None:
-            problem = "python is set without function, but only function runs in this interpreter"
+            problem = "python is set, but the interpreter runs only a function, and none is set"
             raise InvalidValueError(problem, "Set function, or remove python and write the interpreter into command")
         return self
 

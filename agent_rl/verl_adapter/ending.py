@@ -270,7 +270,7 @@ class LastStep:
         if self._data is not None and trainer.trainer_mode == "sync":  # other modes save the running episodes too
             state = self._data
             trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
-        for partition in (ERRORS_PARTITION, "val"):  # asynchronous modes would restore errors and validation samples
+        for partition in (ERRORS_PARTITION, "val"):  # an asynchronous run would restore both when it resumes
             tags = (tq.kv_list(partition) or {}).get(partition, {})
             if tags:
                 tq.kv_clear(keys=list(tags), partition_id=partition)

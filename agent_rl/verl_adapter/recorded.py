@@ -133,7 +133,7 @@ class RecordedRun:
         """Give each prompt of a step its uid in the recorded run; `batch` is verl's `TensorDict` of rows.
 
         Raises:
-            ConfigError: the recorded run drew other rows in this step.
+            ConfigError: the recorded run drew different rows in this step.
         """
         from verl.utils.tensordict_utils import NonTensorStack, assign_non_tensor_stack
 

@@ -18,7 +18,7 @@ class TemplateBuilder(ContinuousTokenBuilder):
     """Builds the tokens of conversations without images.
 
     Args:
-        template: the chat template, which is shared, with its cache, by all conversations of a worker.
+        template: the chat template; all conversations of a worker share it and its cache.
     """
 
     def __init__(self, template: ChatTemplate) -> None:

@@ -81,7 +81,7 @@ def by_content(value: Any, folder: Path = Path(), written: Collection[str] = ())
 
 
 class Store:
-    """A file of results by key. Once the file is open, a failure is only logged, and the result is treated as missing.
+    """Stores results by key in a file. Once the file is open, a failure is only logged, and its result is missing.
 
     Args:
         path: the file's path; missing folders are created. If a SQLite file of an older version has this path, the

@@ -42,7 +42,7 @@ RESULT = {"role": "tool", "name": "f", "tool_call_id": CALL_ID, "content": "5"}
 
 
 class Following(NamedTuple):
-    """The template's continuation after a turn."""
+    """How the chat template continues after a turn."""
 
     closing: list[int]
     """Tokens from the end of the turn up to the next message; if empty, the next message ends the turn."""
@@ -244,7 +244,7 @@ class ChatTemplate:
             raise
 
     def _with_calls(self, messages: Messages) -> list[dict[str, Any]]:
-        """Return the messages, with calls that are in the text of turns moved to `tool_calls`."""
+        """Return the messages, and move calls from the text of turns to `tool_calls`."""
         converted, syntax = [dict(message) for message in messages], SYNTAXES[self.syntax or "hermes"]
         for number, message in enumerate(converted):
             content = message.get("content")

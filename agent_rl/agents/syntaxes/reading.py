@@ -63,7 +63,7 @@ def call_from(value: Any, *arguments_keys: str) -> ToolCall:
 
     Args:
         value: the object.
-        arguments_keys: the keys under which the object may have the arguments.
+        arguments_keys: the possible names of the key that holds the arguments.
 
     Raises:
         MalformedActionError: the value does not describe a call.

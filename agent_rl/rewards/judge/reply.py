@@ -5,7 +5,7 @@
     </think>
     <score>2</score>
 
-If only tags follow the thoughts, these tags are the verdict. Amid other text, a tag counts only if it starts its line
+If only tags follow the thoughts, these tags are the verdict. Within other text, a tag counts only if it starts its line
 (words such as `Verdict:` may precede it) and is not also in the judged text, which the model may have quoted. A code
 fence around the tags, a missing end tag at the end, a JSON object and a last line `score: 2` are accepted too. If no
 field has a value, or a field has two different values, there is no verdict. Thoughts end with the last `</think>` and

@@ -248,7 +248,7 @@ class Model:
             raise ConfigError(f"{self._key}.tokenizer", problem, "Correct the path") from error
 
     async def _hook(self, function: Callable[..., Any], name: str, *arguments: Any) -> Any:
-        """Call a hook, which may be a coroutine function, and return the only item of its list.
+        """Call a hook, which may be a coroutine function, and return the single item of the list that it returns.
 
         Raises:
             ConfigError: the hook does not return a list of length 1.

@@ -177,7 +177,7 @@ class Pool:
 
 
 async def _start_zygote(settings: ZygoteSettings) -> tuple[Zygote, Any]:
-    """Start a zygote and return it with its greeting; retry while another program may be using up the missing resource.
+    """Start a zygote and return it with its greeting; retry while another program may hold the resource that ran out.
 
     Raises:
         NotRun: the zygote cannot start.

@@ -73,7 +73,7 @@ class NotRun(Exception):
     Args:
         text: the reason.
         status: the execution's status.
-        may_pass: whether the cause may be temporary, because another program may be using up the missing resource.
+        may_pass: whether the cause may be temporary, because another program may hold the resource that ran out.
 
     Attributes:
         execution: the outcome to return.

@@ -53,7 +53,7 @@ class ProbeReport:
     Attributes:
         plan: the first plan that works; if None, untrusted code must be rejected.
         missing: layer -> why this layer does not work, and the remedy, for plans better than the chosen plan.
-        acts: attempted action -> "denied" or "ALLOWED", under the chosen or the last plan.
+        acts: attempted action -> "denied" or "ALLOWED", under the chosen plan, or the last plan if none was chosen.
     """
 
     plan: Plan | None

@@ -23,7 +23,7 @@ _ABSENT = ("clone3", "openat2")  # reported as absent, so that C libraries use c
 
 _THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # the exact flags that pthread_create uses in glibc and in musl
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
-"""Commands of fcntl for duplicates, flags, pipe sizes and SQLite's locks; unlike flock's, these need write access.
+"""fcntl commands for duplicates, flags, pipe sizes and SQLite's locks; unlike flock's locks, these need write access.
 
 F_SETOWN and F_SETSIG are missing, because they send signals to other processes.
 """
@@ -91,7 +91,7 @@ class Filter:
 
 
 def _search(starts: list[tuple[int, _Code]]) -> _Code:
-    """Return the code of a binary search for the interval of a call's number; every leaf decides on the call."""
+    """Return a binary search for the interval that contains a call's number; each leaf allows or denies the call."""
     if len(starts) == 1:
         return starts[0][1]
     middle = len(starts) // 2

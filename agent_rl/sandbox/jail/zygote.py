@@ -253,7 +253,7 @@ class _Zygote:
             until = min(until, started + _FORK_S)
             if error.errno in _LACKING and started < until:
                 self._waiting[number] = order, descriptors, until
-                for child in self._by_pid.values():  # a child may be using up the missing resource
+                for child in self._by_pid.values():  # a child may be holding the resource that ran out
                     child.look = min(child.look, started)
                 return None
             pid = -1

@@ -76,5 +76,5 @@ def read_int(text: str | None) -> int | None:
 
 
 def _words(text: str) -> str:
-    """Quote the words of a search for FTS5, so that FTS5 does not read a word as an operator."""
+    """Quote the words of a search, so that FTS5 does not read any of them as an operator."""
     return " ".join(f'"{word}"' for word in "".join(char if char.isalnum() else " " for char in text).split())

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 MEMORY_BYTES = 4 << 30
-TIMEOUT_S = 2  # limit on the CPU seconds of a parse or comparison, if a signal can interrupt the code
+TIMEOUT_S = 2  # CPU time limit of one parse or comparison, in seconds, if a signal can interrupt the code
 
 
 def main() -> None:
