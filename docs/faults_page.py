@@ -83,14 +83,13 @@ again.
 
 def _growth(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
     more, disk = record["more"], record["mib_per_hour"]
-    verdict = "Nothing grew more than that." if not record["problems"] else "Above these limits: "
-    verdict += "; ".join(record["problems"]) + ("." if record["problems"] else "")
+    above = {problem.partition(" grows by")[0] for problem in record["problems"]}
     head = f"""`make growth` wrote this section on {where(record["machine"], record["versions"])}.
 
 The quickstart's model trains for {record["hours"]:.1f} hours, {record["steps"]:,} steps, and saves a checkpoint every
 100 steps. Once a minute, the command reads each process's memory (proportional set size), descriptors and threads, and
 counts processes and files in `/tmp` and `/dev/shm`. The first tenth is not counted. The trend of the rest, continued to
-eight hours, may be at most 1% and 8 MiB for each process, and nothing else may become more. {verdict}
+eight hours, may be at most 1% and 8 MiB for each process (others are bold), and nothing else may become more.
 
 Further processes: {more["processes"]}; further temporary files: {more["temporary files"]}. The trace grows by
 {disk["trace.jsonl"]:.0f} MiB per hour, `metrics.jsonl` by {disk["metrics.jsonl"]:.0f}, `train.log` by
@@ -98,6 +97,7 @@ Further processes: {more["processes"]}; further temporary files: {more["temporar
 """
     rows = []
     for own in record["processes"]:
-        memory = (f"{own['pss_mib']:.0f}", f"{own['growth_mib']:+.1f}")
+        growth = f"**{own['growth_mib']:+.1f}**" if own["process"] in above else f"{own['growth_mib']:+.1f}"
+        memory = (f"{own['pss_mib']:.0f}", growth)
         rows.append((own["process"].rpartition(" ")[0], *memory, str(own["descriptors"]), str(own["threads"])))
     return f"{head}\n{markdown(('process', 'MiB', 'MiB in 8 hours', 'descriptors', 'threads'), rows)}"

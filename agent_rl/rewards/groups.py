@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from agent_rl.rewards.compose import Reward
 from agent_rl.trajectory import Score, Trajectory
@@ -33,7 +32,7 @@ class Group:
         task = _current_task()
         _groups[task] = self
         self._tasks.append(task)
-        task.add_done_callback(lambda _: self._go_on())
+        task.add_done_callback(self._leave)
 
     async def score(self, reward: Reward, trajectory: Trajectory, verdict: float | None) -> Score:
         """Score the current task's trajectory; each task of the group calls this once.
@@ -53,6 +52,13 @@ class Group:
             raise result
         return result
 
+    def _leave(self, task: asyncio.Task[Any]) -> None:
+        """Forget the group of a task that is done, and all tasks and trajectories after the last task."""
+        del _groups[task]
+        self._go_on()
+        if len(self._tasks) == self.number and all(each.done() for each in self._tasks):
+            self._tasks, self._waiting, self._scoring = [], {}, None
+
     def _go_on(self) -> None:
         if len(self._tasks) == self.number and all(task.done() or task in self._waiting for task in self._tasks):
             self._complete.set()
@@ -67,7 +73,8 @@ class Group:
         return dict(zip(tasks, results, strict=True))
 
 
-_groups: WeakKeyDictionary[asyncio.Task[Any], Group] = WeakKeyDictionary()
+_groups: dict[asyncio.Task[Any], Group] = {}
+"""The groups of the tasks that are running."""
 
 
 def current() -> Group | None:

@@ -20,7 +20,7 @@ import ray
 from cachetools import LRUCache
 from verl.workers.rollout.llm_server import LLMServerClient
 
-MOST_CONVERSATIONS = 1 << 17
+MOST_CONVERSATIONS = 1 << 15
 """Number of conversations whose engines a worker remembers."""
 _NUMBER = re.compile(r"agent_loop_worker_(\d+)")
 """The pattern of verl's names for agent-loop workers."""

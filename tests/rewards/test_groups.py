@@ -1,6 +1,7 @@
 """Samples of a prompt that are scored together, as tasks of one process like verl's sessions."""
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ def run(reward: Reward, answers: list[str | Exception]) -> list[object]:
         return list(await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10))
 
     return asyncio.run(sessions())
+
+
+@pytest.mark.parametrize("answers", [["5.25", "1"], ["5.25", RuntimeError("lost")]])
+def test_nothing_of_a_group_is_kept_when_its_sessions_are_done(reward: Reward, answers: list[str | Exception]) -> None:
+    """A training has millions of sessions, whose trajectories a worker must not keep."""
+    gc.disable()  # only references keep an object
+    try:
+        run(reward, answers)
+        assert not groups._groups
+        assert not [each for each in gc.get_objects() if isinstance(each, Trajectory) and each.answer == "5.25"]
+    finally:
+        gc.enable()
 
 
 def test_all_are_measured_against_one_another(reward: Reward) -> None:
