@@ -76,8 +76,8 @@ def stalls_raised(trainer: Any, sync_limit_s: float) -> Iterator[None]:
     with watched(_lost, INTERVAL_S):
         try:
             yield
-        except RayActorError as error:  # verl called a process that died since the last check
-            if lost := _lost():
+        except (RayActorError, FatalError) as error:  # may come from a process that died since the last check
+            if not isinstance(error, StallError) and (lost := _lost()):
                 raise lost from error
             raise
 

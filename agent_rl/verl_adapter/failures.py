@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from hydra.errors import InstantiationException
+from ray.exceptions import ActorDiedError
 
 from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError, RepeatedBugs
@@ -115,9 +116,9 @@ async def report_bug(session: str, error: BrokenCallError) -> None:
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether an error must stop the run, because it is fatal or because an agent loop cannot be constructed."""
-    causes = (error, getattr(error, "cause", None))
-    return _is_unregistered(error) or any(isinstance(each, FatalError | InstantiationException) for each in causes)
+    """Whether an error must stop the run: it is fatal, an agent loop cannot be constructed, or a worker has died."""
+    causes, fatal = (error, getattr(error, "cause", None)), FatalError | InstantiationException | ActorDiedError
+    return _is_unregistered(error) or any(isinstance(each, fatal) for each in causes)
 
 
 def _is_unregistered(error: BaseException) -> bool:

@@ -11,6 +11,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from ray.exceptions import RayActorError
 
 from agent_rl.errors import FatalError
 from agent_rl.verl_adapter import ending
@@ -40,8 +41,8 @@ def test_whatever_the_trainer_waits_for_ends(wait, monkeypatch):
 
 
 @pytest.mark.parametrize("lost", [StallError("the process of AgentLoopWorkerTQ has died"), None])
-def test_a_dead_process_that_verl_has_asked_is_named_too(lost, monkeypatch):
-    error = pytest.importorskip("ray.exceptions").RayActorError()
+@pytest.mark.parametrize("error", [RayActorError(), FatalError("a session reported ActorDiedError")])
+def test_a_dead_process_that_verl_has_asked_is_named_too(error, lost, monkeypatch):
 
     def ask():
         raise error

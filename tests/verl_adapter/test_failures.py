@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import transfer_queue
-from ray.exceptions import RayTaskError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 
 from agent_rl.errors import ConfigError, FatalError, UnscoredError
 from agent_rl.settings.user_code import BrokenCallError
@@ -18,8 +18,8 @@ LOST = AssertionError("Agent loop react_agnt not registered, registered agent lo
 
 
 def test_errors_of_every_owner_are_told_apart() -> None:
-    assert all(map(is_fatal, [REMOTE, CAUSE, FatalError("x"), LOST]))
-    assert not any(map(is_fatal, [UnscoredError("x"), ValueError("x")]))
+    assert all(map(is_fatal, [REMOTE, CAUSE, FatalError("x"), LOST, ActorDiedError()]))
+    assert not any(map(is_fatal, [UnscoredError("x"), ValueError("x"), ActorUnavailableError("busy", None)]))
     assert "Did you mean 'react_agent'" in tag(LOST, validate=False)["error"]
     assert tag(CAUSE, validate=False)["error"].endswith(": key: wrong. Fix it")
 
