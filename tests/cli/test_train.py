@@ -35,5 +35,5 @@ def test_a_class_of_trl_trains_with_rows_and_a_reward_beside_it(here: Path) -> N
     assert configuration["actor_rollout_ref"]["model"]["path"] == "mine"
     written = read_parquet(Path(configuration["data"]["train_files"]))
     assert [row["prompt"][0]["content"] for row in written[:8]] == [*(f"Look {n}." for n in range(7)), "Look 8."]
-    with pytest.raises(AgentRLError, match=r"Camera .* no reward. Define get_reward\(self\) .*or give .*--reward"):
+    with pytest.raises(AgentRLError, match=r"Camera .* no reward. Define get_reward\(self\) .*--reward"):
         composed("camera.py", "--data", "rows.jsonl")

@@ -243,4 +243,4 @@ def test_a_program_that_crashes_after_a_turn_is_trained_on_and_reported(compose,
     report = reports["u_2_bug"]
     assert report["bug"] == f"KeyError at {tmp_path}/crash.py:6"
     assert report["scored"]
-    assert "exit code 1: KeyError: 'answer'" in report["error"]
+    assert "code 1: KeyError: 'answer'" in report["error"]

@@ -33,7 +33,7 @@ EIGHT = {f"{MODELS}.a": {"path": "a/b", "n_gpus_per_node": 2}, "trainer.n_gpus_p
 EXACT = {"algorithm.adv_estimator": "agent_rl_turn", f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm",
          f"{ACTOR}.loss_scale_factor": 512, f"{ACTOR}.use_kl_loss": False}  # fmt: skip
 BIASED: dict[str, dict[str, Any]] = {
-    "'format' compares the samples": {"agent_rl.reward.format": {"weight": 1, "normalize": "group"}},
+    "'format' compares a prompt's samples": {"agent_rl.reward.format": {"weight": 1, "normalize": "group"}},
     "chosen by their outcome": {"algorithm.filter_groups.enable": True},
     "replaced": {"trainer.v1.sampler.sync_refill_failed_groups": True},
     "discounted": {"algorithm.gamma": 0.9},

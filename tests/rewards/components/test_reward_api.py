@@ -68,8 +68,8 @@ def test_without_a_name_the_token_is_that_of_the_usual_variable(monkeypatch: pyt
         (b'{"score": 1' + b"0" * 400 + b"}", "not a number: 1000"),
         ([0.5], "not a JSON object"),
         (b"half", "not JSON"),
-        ({"score": 0.5, "components": {"help": 1}}, r"lacks helpful \(see logs\); it has the numbers help"),
-        ({"score": 0.5, "components": [1]}, r"lacks helpful \(see logs\); it has the numbers none"),
+        ({"score": 0.5, "components": {"help": 1}}, r"lacks helpful .*it has the numbers help"),
+        ({"score": 0.5, "components": [1]}, r"lacks helpful .*it has the numbers none"),
         (b'{"score": 0.5, "components": {"helpful": NaN}}', "the answer lacks helpful"),
     ],
 )

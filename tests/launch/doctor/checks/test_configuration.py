@@ -20,7 +20,7 @@ def test_files_of_the_model_that_are_missing_or_cut_short(
 ) -> None:
     folder = shutil.copytree(tiny_model, tmp_path / "model")
     os.truncate(folder / "model.safetensors", 300_000)
-    assert "model.safetensors incomplete" in refused(configuration.model(make_case({MODEL: str(folder)})))
+    assert "model.safetensors (incomplete" in refused(configuration.model(make_case({MODEL: str(folder)})))
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (folder / name).unlink()
     text = refused(configuration.model(make_case({MODEL: str(folder)})))
