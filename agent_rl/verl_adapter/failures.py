@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from typing import Any
 
 from hydra.errors import InstantiationException
-from ray.exceptions import ActorDiedError
 
 from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError, RepeatedBugs
@@ -117,6 +116,8 @@ async def report_bug(session: str, error: BrokenCallError) -> None:
 
 def is_fatal(error: BaseException) -> bool:
     """Whether an error must stop the run: it is fatal, an agent loop cannot be constructed, or a worker has died."""
+    from ray.exceptions import ActorDiedError
+
     causes, fatal = (error, getattr(error, "cause", None)), FatalError | InstantiationException | ActorDiedError
     return _is_unregistered(error) or any(isinstance(each, fatal) for each in causes)
 
