@@ -92,7 +92,7 @@ faults: $(VENV)/.dev ## docs/reference/faults.md: trainings broken at random mom
 	$(PY) -m benchmarks.faults $(or $(RUNS),50) $(KINDS)
 	$(PY) docs/references.py
 
-failures: $(VENV)/.dev ## what a training loses when 5% of its trajectories fail, in docs/reference: half an hour
+failures: $(VENV)/.dev ## what a training loses when 5% of its trajectories fail, in docs/reference: a quarter of an hour
 	$(PY) -m benchmarks.failures
 	$(PY) docs/references.py
 

@@ -16,17 +16,14 @@ import random
 import shutil
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from statistics import fmean
 from typing import Any
 
 from agent_rl.data import arithmetic, write_parquet
-from agent_rl.errors import ToolError
-from agent_rl.launch.run_folder import machine
-from agent_rl.tools.builtin.calculator import calculate
+from agent_rl.launch.run_folder import machine, versions
 from benchmarks.faulted_run import RECIPE, ROOT
+from benchmarks.services import calculated, judge_words, judged, tool_words
 from tests.e2e.training import train
-from tests.rewards.judge.server import completion
 from tests.support.http_faults import FaultyServer, answer
 
 RESULTS = ROOT / "docs/reference/failures.json"
@@ -48,14 +45,13 @@ def run(seed: int, share: float) -> dict[str, Any]:
         write_parquet(rows, folder / f"{split}.parquet")
     each = share / KINDS
     os.environ.update(VERL_PLATFORM="cpu", FAILING_SHARE=str(each))
-    tools, judges = _failing(_calculated, each / CALLS), _failing(_judged, each)
+    tools, judges = _failing(calculated, each / CALLS), _failing(judged, each)
     with FaultyServer(default=tools) as tool, FaultyServer(default=judges) as judge:
-        (folder / "tools.yaml").write_text(json.dumps({"tools": [_tool(tool.url)]}))
-        config = f"url:'{judge.url}',model:judge,attempts:1"
         logged = train(
             folder,
             RECIPE / "model",
-            f"+agent_rl.reward.components.judge={{kind:judge,weight:0.1,config:{{{config}}}}}",
+            *tool_words(folder, tool.url, attempts=1),
+            *judge_words(judge.url, attempts=1),
             agent="failing",
             script=SCRIPT,
             data__seed=seed,
@@ -66,7 +62,6 @@ def run(seed: int, share: float) -> dict[str, Any]:
             actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu=16,
             actor_rollout_ref__rollout__n=SAMPLES,
             actor_rollout_ref__rollout__log_prob_micro_batch_size_per_gpu=16,
-            actor_rollout_ref__rollout__multi_turn__tool_config_path=folder / "tools.yaml",
             reward__reward_manager__name="trajectory",
             reward__custom_reward_function__path="null",
             trainer__total_training_steps=STEPS,
@@ -83,15 +78,6 @@ def run(seed: int, share: float) -> dict[str, Any]:
     }
 
 
-def _tool(url: str) -> dict[str, Any]:
-    expression = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
-    endpoint = {"name": "calculator", "description": "Computes.", "method": "POST", "path": "/"}
-    return {
-        "name": "http",
-        "config": {"base_url": url, "attempts": 1, "endpoints": [{**endpoint, "parameters": expression}]},
-    }
-
-
 def _failing(healthy: Callable[[Any], None], share: float) -> Callable[[Any], None]:
     draws = random.Random(0)
 
@@ -99,19 +85,6 @@ def _failing(healthy: Callable[[Any], None], share: float) -> Callable[[Any], No
         (answer(500) if draws.random() < share else healthy)(handler)
 
     return step
-
-
-def _calculated(handler: Any) -> None:
-    try:
-        result = calculate(json.loads(handler.body)["expression"])
-    except ToolError as error:
-        answer(400, str(error).encode())(handler)
-    else:
-        answer(200, result.encode(), content_type="text/plain")(handler)
-
-
-def _judged(handler: Any) -> None:
-    answer(200, completion(json.dumps({"reason": "fine", "score": 5})))(handler)
 
 
 def compared(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -144,7 +117,7 @@ def main() -> None:
             print(time.strftime("%H:%M:%S"), json.dumps(runs[-1]), flush=True)
     record = {
         "command": "make failures",
-        "versions": {name: version(name) for name in ("agent_rl", "verl", "sglang", "torch", "transformers", "ray")},
+        "versions": versions(),
         "machine": machine(RECIPE / "model"),
         **compared(runs),
         "runs": runs,

@@ -14,7 +14,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -32,9 +31,8 @@ from agent_rl.evaluation.run_record import read_run
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory import trace
 from agent_rl.trajectory.run_files import leaves, read_metrics
+from benchmarks.services import SERVICE_FAULTS, Service, calculated, helpers, judge_words, judged, tool_words
 from tests.e2e.training import overrides
-from tests.rewards.judge.server import completion
-from tests.support.http_faults import FaultyServer, answer, drop
 from tests.support.interrupts import heed_interrupts
 
 ROOT = Path(__file__).parents[1]
@@ -161,10 +159,6 @@ class Run:
         return f"{time.monotonic() - began:.1f} s after step {step}"
 
 
-helpers: list[subprocess.Popen[bytes]] = []
-"""Processes of the case itself."""
-
-
 def _name(process: psutil.Process) -> str:
     with suppress(psutil.NoSuchProcess):
         return " ".join(process.cmdline()).strip()[:120] or process.name()
@@ -268,94 +262,9 @@ def _small_disk(run: Run, name: str, least: int, most: int) -> tuple[Fault, Call
     return lambda run: f"{size:,} bytes", enlarge
 
 
-def _port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-class Service:
-    """A server with a proxy before it.
-
-    Args:
-        healthy: what the server answers with when nothing is wrong.
-    """
-
-    def __init__(self, healthy: Callable[[Any], None]) -> None:
-        self._healthy, self._step = healthy, healthy
-        self.server = FaultyServer(default=lambda handler: self._step(handler))
-        self.server.__enter__()
-        self.port = _port()
-        self._proxy = self._start()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, str(ROOT / "tests/support/tcp_proxy.py"), str(self.port)]
-        helpers.append(proxy := subprocess.Popen([*command, str(self.server.server_port)]))
-        return proxy
-
-    def answer_with(self, step: Callable[[Any], None]) -> None:
-        self._step = step
-
-    def kill(self) -> None:
-        self._proxy.kill()
-        self._proxy.wait()
-
-    def stop(self) -> None:
-        self._proxy.send_signal(signal.SIGSTOP)
-
-    def heal(self) -> None:
-        self._step = self._healthy
-        self._proxy.send_signal(signal.SIGCONT)
-        if self._proxy.poll() is not None:
-            self._proxy = self._start()
-
-
-def _tool_words(run: Run, service: Service) -> list[str]:
-    """Let the calculator be a tool on a server."""
-    expression = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
-    endpoint = {"name": "calculator", "description": "Computes.", "path": "/calculate", "parameters": expression}
-    config = {"base_url": f"http://127.0.0.1:{service.port}", "timeout_s": 2, "total_s": 6, "attempts": 3}
-    tools = {"tools": [{"name": "http", "config": {**config, "endpoints": [endpoint]}}]}
-    (run.work / "tools.yaml").write_text(json.dumps(tools))
-    return [f"actor_rollout_ref.rollout.multi_turn.tool_config_path={run.work}/tools.yaml"]
-
-
-def _judge_words(run: Run, service: Service) -> list[str]:
-    config = f"url:'http://127.0.0.1:{service.port}',model:judge,timeout_s:2,total_s:6,attempts:3"
-    return [f"+agent_rl.reward.components.judge={{kind:judge,weight:0.1,config:{{{config}}}}}"]
-
-
-def _calculated(handler: Any) -> None:
-    answer(200, {"result": zlib.crc32(handler.path.encode()) % 100})(handler)
-
-
-def _judged(handler: Any) -> None:
-    answer(200, completion(json.dumps({"reason": "fine", "score": zlib.crc32(handler.body) % 11})))(handler)
-
-
-def _flap(healthy: Callable[[Any], None]) -> Callable[[Any], None]:
-    steps = random.Random(0)
-
-    def step(handler: Any) -> None:
-        steps.choice((healthy, drop, answer(503), answer(500)))(handler)
-
-    return step
-
-
-SERVICE_FAULTS: dict[str, Callable[[Service], None]] = {
-    "tool server dead": Service.kill,
-    "tool server slow": lambda service: service.answer_with(answer(200, {"result": 1}, delay_s=4)),
-    "tool server flapping": lambda service: service.answer_with(_flap(_calculated)),
-    "tool server's network stopped": Service.stop,
-    "judge dead": Service.kill,
-    "judge limits the rate": lambda service: service.answer_with(answer(429, {"error": "slow down"}, retry_after=1)),
-    "judge's network stopped": Service.stop,
-}
-
-
 def _served(kind: str, run: Run) -> tuple[list[str], Fault, Callable[[], None]]:
     is_tool = kind.startswith("tool")
-    service = Service(_calculated if is_tool else _judged)
+    service = Service(calculated if is_tool else judged)
 
     def fault(run: Run) -> str:
         if not (when := run.wait_for_moment(STEPS - 2)):
@@ -366,7 +275,8 @@ def _served(kind: str, run: Run) -> tuple[list[str], Fault, Callable[[], None]]:
         service.heal()
         return f"{when}, for {lasts:.1f} s"
 
-    words = _tool_words(run, service) if is_tool else _judge_words(run, service)
+    limits = {"timeout_s": 2, "total_s": 6, "attempts": 3}
+    words = tool_words(run.work, service.url, **limits) if is_tool else judge_words(service.url, **limits)
     return words, fault, service.heal
 
 

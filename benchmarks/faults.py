@@ -16,11 +16,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any
 
 from agent_rl.launch.process import begin_child
-from agent_rl.launch.run_folder import machine
+from agent_rl.launch.run_folder import machine, versions
 from benchmarks.faulted_run import KILLS, KINDS, RECIPE, ROOT, SAVED, STEPS, UNDISTURBED, folder_of
 
 RESULTS = ROOT / "docs/reference/faults.json"
@@ -39,7 +38,7 @@ def main(runs: int, kinds: set[str]) -> None:
         "kills": list(KILLS),
         "steps": STEPS,
         "saved": SAVED,
-        "versions": {name: version(name) for name in ("agent_rl", "verl", "sglang", "torch", "transformers", "ray")},
+        "versions": versions(),
         "machine": machine(RECIPE / "model"),
     }
     if UNDISTURBED not in record:

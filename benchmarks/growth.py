@@ -21,7 +21,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ import numpy as np
 import psutil
 
 from agent_rl.launch.process import begin_child
-from agent_rl.launch.run_folder import machine
+from agent_rl.launch.run_folder import machine, versions
 from agent_rl.trajectory.run_files import read_metrics
 from benchmarks.faulted_run import RECIPE, ROOT, mount_empty
 from benchmarks.faults import NAMESPACES
@@ -182,7 +181,7 @@ def main(hours: float) -> None:
     done = subprocess.run(command, text=True, stdout=subprocess.PIPE, cwd=ROOT, check=True, preexec_fn=begin_child)
     record = {
         "command": "make growth",
-        "versions": {name: version(name) for name in ("agent_rl", "verl", "sglang", "torch", "transformers", "ray")},
+        "versions": versions(),
         "machine": machine(RECIPE / "model"),
         **judged(json.loads(done.stdout)),
     }

@@ -82,7 +82,7 @@ def from_hub(name: str, config: str | None = None, split: str = "train") -> Iter
 
 
 def split_of(path: str | os.PathLike[str]) -> str:
-    """Return the split whose name occurs as a word in the file's name, or `train` if there is none."""
+    """Return the split whose name is a word of the file's name, or `train` if no split's name is."""
     words = re.findall(r"[a-z]+", Path(path).name.lower())
     return next((SPLITS[word] for word in words if word in SPLITS), "train")
 

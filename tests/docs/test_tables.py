@@ -81,3 +81,16 @@ def test_the_readmes_range_is_that_of_the_quickstarts_seeds() -> None:
     before, after = ([float(row[at]) for row in rows] for at in (1, 2))
     assert f"over {len(rows)} seeds" in read("README.md")
     assert [min(before), max(before), min(after), max(after)] == [float(each) for each in (low, high, least, most)]
+
+
+def test_the_comparison_of_credit_algorithms_is_that_of_its_runs() -> None:
+    runs = read("recipes/text_world/results/credit/table.md").splitlines()[2:]
+    medians = {tuple(re.split(r" *\| *", line)[1:3]): re.split(r" *\| *", line)[5:7] for line in runs}
+    (table,) = re.findall(
+        r"rewards of turns \| outcome alone \|\n\| ---.*\n((?:\|.*\n)+)", read("recipes/text_world/README.md")
+    )
+    for line, algorithm in zip(table.splitlines(), ("grpo", "turn", "gigpo"), strict=True):
+        cells = re.split(r" *\| *", line)[2:4]
+        for cell, reward in zip(cells, ("turns", "outcome"), strict=True):
+            median, share = medians[reward, algorithm]
+            assert cell == (median if algorithm == "grpo" else f"{median} ({share})")

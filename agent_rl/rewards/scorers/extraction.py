@@ -103,7 +103,7 @@ def _is_heading(text: str, mark: re.Match[str]) -> bool:
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """Return the last match of a pattern, or None if there is none."""
+    """Return the last match of a pattern, or None if the pattern does not match."""
     matches = deque(pattern.finditer(text), 1)
     return matches[0] if matches else None
 

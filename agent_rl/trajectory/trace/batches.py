@@ -103,6 +103,6 @@ def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None =
 
 
 def mean_advantage(rows: Iterable[TrainedRow]) -> float | None:
-    """Return a trajectory's mean advantage over its training sequences and their tokens, or None if there is none."""
+    """Return the mean advantage over the tokens of a trajectory's training sequences, or None without a sequence."""
     values = [row.advantage for row in rows if row.advantage != []]
     return fmean(fmean(value) if isinstance(value, list) else value for value in values) if values else None

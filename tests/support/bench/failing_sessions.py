@@ -8,12 +8,12 @@ from agent_rl import ReactAgentLoop, register_agent_loop
 
 
 class FailingClient:
-    """verl's client. One trajectory's request is one that the engine refuses, another's session breaks.
+    """verl's client, except that some trajectories send a request that the engine refuses, or lose their session.
 
     Args:
         client: verl's client.
-        draw: a number between 0 and 1, which decides how the trajectory fails.
-        share: the share of each of the two kinds.
+        draw: a number from 0 to 1: below `share`, the request is refused; below twice `share`, the session breaks.
+        share: the share of trajectories that fail in each of these two ways.
     """
 
     def __init__(self, client: Any, draw: float, share: float) -> None:

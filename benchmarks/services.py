@@ -1,0 +1,125 @@
+"""Servers for trainings that are broken on purpose: a calculator and a judge, which can be killed, stopped or slow."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from agent_rl.errors import ToolError
+from agent_rl.tools.builtin.calculator import calculate
+from tests.rewards.judge.server import completion
+from tests.support.http_faults import FaultyServer, answer, drop
+
+ROOT = Path(__file__).parents[1]
+
+helpers: list[subprocess.Popen[bytes]] = []
+"""The processes of the servers."""
+
+
+def _port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+class Service:
+    """A server with a proxy before it.
+
+    Args:
+        healthy: what the server answers with when nothing is wrong.
+    """
+
+    def __init__(self, healthy: Callable[[Any], None]) -> None:
+        self._healthy, self._step = healthy, healthy
+        self.server = FaultyServer(default=lambda handler: self._step(handler))
+        self.server.__enter__()
+        self.port = _port()
+        self._proxy = self._start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(ROOT / "tests/support/tcp_proxy.py"), str(self.port)]
+        helpers.append(proxy := subprocess.Popen([*command, str(self.server.server_port)]))
+        return proxy
+
+    def answer_with(self, step: Callable[[Any], None]) -> None:
+        self._step = step
+
+    def kill(self) -> None:
+        self._proxy.kill()
+        self._proxy.wait()
+
+    def stop(self) -> None:
+        self._proxy.send_signal(signal.SIGSTOP)
+
+    def heal(self) -> None:
+        self._step = self._healthy
+        self._proxy.send_signal(signal.SIGCONT)
+        if self._proxy.poll() is not None:
+            self._proxy = self._start()
+
+
+def tool_words(folder: Path, url: str, **limits: float) -> list[str]:
+    """Write a tool file whose calculator is on a server, and return the override that selects it.
+
+    Args:
+        folder: contains the tool file.
+        url: address of a server that answers with `calculated`.
+        limits: limits on the tool's requests.
+    """
+    expression = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
+    endpoint = {"name": "calculator", "description": "Computes.", "path": "/calculate", "parameters": expression}
+    tools = {"tools": [{"name": "http", "config": {"base_url": url, **limits, "endpoints": [endpoint]}}]}
+    (folder / "tools.yaml").write_text(json.dumps(tools))
+    return [f"actor_rollout_ref.rollout.multi_turn.tool_config_path={folder}/tools.yaml"]
+
+
+def judge_words(url: str, **limits: float) -> list[str]:
+    """Return the override that adds a judge on a server; the arguments are like those of `tool_words`."""
+    config = ",".join(f"{name}:{value}" for name, value in limits.items())
+    return [f"+agent_rl.reward.components.judge={{kind:judge,weight:0.1,config:{{url:'{url}',model:judge,{config}}}}}"]
+
+
+def calculated(handler: Any) -> None:
+    """Answer a call of the calculator with its value."""
+    (expression,) = parse_qs(urlsplit(handler.path).query)["expression"]
+    try:
+        answer(200, {"result": calculate(expression)})(handler)
+    except ToolError as error:
+        answer(400, {"error": str(error)})(handler)
+
+
+def judged(handler: Any) -> None:
+    """Answer a judge's request with the same score for all."""
+    answer(200, completion(json.dumps({"reason": "fine", "score": 5})))(handler)
+
+
+def _flap(healthy: Callable[[Any], None]) -> Callable[[Any], None]:
+    steps = random.Random(0)
+
+    def step(handler: Any) -> None:
+        steps.choice((healthy, drop, answer(503), answer(500)))(handler)
+
+    return step
+
+
+SERVICE_FAULTS: dict[str, Callable[[Service], None]] = {
+    "tool server dead": Service.kill,
+    "tool server slow": lambda service: service.answer_with(answer(200, {"result": 1}, delay_s=4)),
+    "tool server flapping": lambda service: service.answer_with(_flap(calculated)),
+    "tool server's network stopped": Service.stop,
+    "judge dead": Service.kill,
+    "judge limits the rate": lambda service: service.answer_with(answer(429, {"error": "slow down"}, retry_after=1)),
+    "judge's network stopped": Service.stop,
+}
