@@ -19,7 +19,7 @@ import sys
 import time
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,11 @@ class Run:
             agent_rl__trace__tokens=True,
         )
         self.words.remove("data.shuffle=False")
+        self.nodes = 2 if kind == NODE_LOST else 1
+        if self.nodes > 1:
+            self.words += NODE_WORDS
         self.process: subprocess.Popen[bytes] | None = None
+        self.last_node: subprocess.Popen[bytes] | None = None
         self.ends: list[dict[str, Any]] = []
         self.problems: list[str] = []
 
@@ -91,11 +95,17 @@ class Run:
         """Give the command, which is the same at every start."""
         command = [sys.executable, "-m", "agent_rl.cli.main", "train", str(RECIPE), *self.words]
         environment = {**os.environ, "VERL_PLATFORM": "cpu", "RAY_USAGE_STATS_ENABLED": "0", "NO_COLOR": "1"}
-        with open(self.work / "printed", "ab") as printed:
-            self.printed_from = printed.tell()
-            self.process = subprocess.Popen(
-                command, stdout=printed, stderr=printed, cwd=ROOT, env=environment, preexec_fn=heed_interrupts
-            )
+        if self.nodes > 1:
+            environment |= {"NNODES": str(self.nodes), "MASTER_ADDR": "127.0.0.1"}
+        for rank in reversed(range(self.nodes)):
+            environment |= {"NODE_RANK": str(rank), "RAY_TMPDIR": f"/tmp/ray/{rank}"} if self.nodes > 1 else {}
+            with open(self.work / ("printed" if rank == 0 else f"printed_{rank}"), "ab") as printed:
+                self.printed_from = printed.tell()
+                process = subprocess.Popen(
+                    command, stdout=printed, stderr=printed, cwd=ROOT, env=environment, preexec_fn=heed_interrupts
+                )
+            self.last_node = self.last_node if rank == 0 else process
+        self.process = process
 
     @property
     def has_ended(self) -> bool:
@@ -125,13 +135,7 @@ class Run:
 
     def processes(self) -> list[psutil.Process]:
         """Return every process of these namespaces but those of the case itself."""
-        own = {1, os.getpid(), *(process.pid for process in helpers)}
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.NoSuchProcess):
-                if process.pid not in own and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+        return processes_but({process.pid for process in helpers})
 
     def kill(self) -> int:
         """Kill all processes, in random order, and return their number."""
@@ -157,6 +161,16 @@ class Run:
         if self.has_ended and self.steps_logged() < STEPS:
             return ""
         return f"{time.monotonic() - began:.1f} s after step {step}"
+
+
+def processes_but(own: Collection[int] = ()) -> list[psutil.Process]:
+    """Return every process of these namespaces but the first (a shell), this one, and `own`."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):
+            if process.pid not in {1, os.getpid(), *own} and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 def _name(process: psutil.Process) -> str:
@@ -213,6 +227,18 @@ def _kill(names: Sequence[str]) -> Fault:
 def _kill_all(run: Run) -> str:
     when = run.wait_for_moment()
     return when and f"{when}: {run.kill()} processes"
+
+
+def _lose_node(run: Run) -> str:
+    if not (when := run.wait_for_moment()):
+        return ""
+    assert run.last_node is not None
+    with suppress(psutil.NoSuchProcess):
+        launcher = psutil.Process(run.last_node.pid)
+        for process in (launcher, *launcher.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+    return when
 
 
 def _signal(signum: signal.Signals) -> Fault:
@@ -291,8 +317,16 @@ WITHOUT_LAUNCHER = ("launcher", "whole process group", "newest checkpoint damage
 SEMAPHORE = "sem.mp-"
 """What nothing removes then, because it does not say whose it is: 32 bytes for each start."""
 KILLS = (*VICTIMS, "whole process group")
+NODE_LOST = "one of two nodes lost"
+NODE_WORDS = (
+    *("ray_kwargs.ray_init.num_gpus=1", "ray_kwargs.ray_init.num_cpus=12"),
+    *("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4", "actor_rollout_ref.rollout.agent.num_workers=2"),
+    *(f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu=4" for part in ("ref", "rollout")),
+)
+"""A rank and an engine for each node."""
 KINDS = (
     *KILLS,
+    NODE_LOST,
     "SIGTERM",
     "SIGINT",
     "newest checkpoint damaged",
@@ -311,6 +345,8 @@ def execute(kind: str, number: int, undisturbed: dict[str, Any]) -> dict[str, An
         run.words.append(f"reward.num_workers={2 * (kind == 'reward worker')}")
     elif kind == "whole process group":
         fault = _kill_all
+    elif kind == NODE_LOST:
+        fault = _lose_node
     elif kind.startswith("SIG"):
         fault = _signal(signal.Signals[kind])
     elif kind == "newest checkpoint damaged":
@@ -357,7 +393,7 @@ def _examined(run: Run) -> dict[str, Any]:
     if usual and is_trace_whole and order != usual["order"]:
         may_miss = _unscored(run) if run.kind in SERVICE_FAULTS else defaultdict(Counter)
         problems.extend(_difference(order, usual["order"], may_miss))
-    found = sorted({re.sub(r"[0-9a-z_]{8}$|[0-9a-f]{8,}|\d+", "#", path.name) for path in Path("/tmp").iterdir()})
+    found = names_in("/tmp")
     if usual and (more := set(found) - set(usual["left"])):
         problems.append(f"temporary files are left: {', '.join(sorted(more))}")
     names = sorted(path.name for path in Path("/dev/shm").iterdir())
@@ -425,6 +461,11 @@ def _difference(order: list[list[int]], usual: list[list[int]], unscored: dict[i
             yield f"step {step}: rows {unexplained} were not trained"
         if more:
             yield f"step {step}: rows {sorted(more)} were trained in addition"
+
+
+def names_in(folder: str) -> list[str]:
+    """Return the names of the files in a folder, without what differs from run to run."""
+    return sorted({re.sub(r"[0-9a-z_]{8}$|[0-9a-f]{8,}|\d+", "#", path.name) for path in Path(folder).iterdir()})
 
 
 def mount_empty() -> None:

@@ -3,10 +3,10 @@
     python -m benchmarks.growth [hours]  # 2 hours unless given; writes docs/reference/growth.json
 
 The quickstart's model trains until the time is over. Once a minute, the command reads the memory (proportional set
-size), descriptors and threads of each process, the number of processes, and of files in /tmp and /dev/shm. The first
-tenth of the time is not counted. The trend of the rest, continued to eight hours, must not exceed 1% and 8 MiB for any
-process, and nothing else may become more. The training runs in namespaces of its own (`unshare`), where /tmp and
-/dev/shm are empty.
+size without the pages of files, whose share depends on the other programs of the machine), descriptors and threads of
+each process, the number of processes, and of files in /tmp and /dev/shm. The first tenth of the time is not counted.
+The trend of the rest, continued to eight hours, must not exceed 1% and 8 MiB for any process, and nothing else may
+become more. The training runs in namespaces of its own (`unshare`), where /tmp and /dev/shm are empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ import psutil
 from agent_rl.launch.process import begin_child
 from agent_rl.launch.run_folder import machine, versions
 from agent_rl.trajectory.run_files import read_metrics
-from benchmarks.faulted_run import RECIPE, ROOT, mount_empty
+from benchmarks.faulted_run import RECIPE, ROOT, mount_empty, processes_but
 from benchmarks.faults import NAMESPACES
 from tests.e2e.training import overrides
 from tests.support.interrupts import heed_interrupts
@@ -61,6 +61,7 @@ def train(hours: float) -> dict[str, Any]:
     words = overrides(
         folder,
         RECIPE / "model",
+        actor_rollout_ref__actor__optim__lr=1e-6,  # trajectories stay as long as they are at first
         reward__reward_manager__name="trajectory",
         reward__custom_reward_function__path="null",
         trainer__total_epochs=10**6,
@@ -77,7 +78,7 @@ def train(hours: float) -> dict[str, Any]:
         )
     began, samples, counts, disk = time.monotonic(), dict[str, list[Sample]](), [], []
     while run.poll() is None and (now := (time.monotonic() - began) / 3600) < hours:
-        processes = {_name(process): process for process in _processes()}
+        processes = {_name(process): process for process in processes_but()}
         for name, process in processes.items():
             with suppress(psutil.NoSuchProcess):
                 sample = Sample(now, _pss_mib(process.pid), process.num_fds(), process.num_threads())
@@ -141,14 +142,6 @@ def _more(values: Sequence[int]) -> int:
     return int(min(values[-third:]) - max(values[:third]))
 
 
-def _processes() -> Iterator[psutil.Process]:
-    """Yield every process of these namespaces but the first (a shell) and this one."""
-    for process in psutil.process_iter():
-        with suppress(psutil.NoSuchProcess):
-            if process.pid not in (1, os.getpid()) and process.status() != psutil.STATUS_ZOMBIE:
-                yield process
-
-
 def _name(process: psutil.Process) -> str:
     """Return the process's number and its title, or the module that Python executes."""
     with suppress(psutil.NoSuchProcess):
@@ -161,8 +154,8 @@ def _name(process: psutil.Process) -> str:
 
 def _pss_mib(pid: int) -> float:
     with suppress(OSError):
-        found = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
-        return int(found[1]) / 1024 if found else 0.0
+        sizes = re.findall(r"^Pss_(?:Anon|Shmem):\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+        return sum(map(int, sizes)) / 1024
     return 0.0
 
 

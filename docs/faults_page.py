@@ -24,6 +24,7 @@ def faults_page(note: str, markdown: Markdown, where: Callable[..., str], figure
     return "\n".join(
         [
             f"{note}\n# Faults\n\n{_faults(markdown, where, figures('faults'))}",
+            f"## Hostile machines\n\n{_hostile(markdown, where, figures('hostile'))}",
             f"## Failed trajectories\n\n{_failures(markdown, where, failures)}",
             f"## Hours of small steps\n\n{_growth(markdown, where, growth)}",
         ]
@@ -59,6 +60,22 @@ been executed so far**; `make faults` runs the rest.
     return f"{head}\n{markdown(('fault', *numbers, 'verdict'), rows)}"
 
 
+def _hostile(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
+    head = f"""`make faults` wrote this section on {where(record["machine"], record["versions"])}.
+
+Each command ran on an ordinary machine, on one without a network, and with a `TMPDIR` of more than 150 characters, a
+home folder that cannot be written to, a `/dev/shm` of 1 MiB, and variables that name a proxy which does not answer. A
+command passes if its result is complete and if it leaves no more than it does on the ordinary machine. The table has
+the seconds of each command.
+"""
+    rows: dict[str, list[str]] = {}
+    for name, case in record["cases"].items():
+        machine, _, command = name.partition(": ")
+        rows.setdefault(f"`agent-rl {command}`", []).append(case["problem"] or f"{case['seconds']:.0f}")
+    machines = list(dict.fromkeys(name.partition(": ")[0] for name in record["cases"]))
+    return f"{head}\n{markdown(('command', *machines), [(command, *cells) for command, cells in rows.items()])}"
+
+
 def _failures(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
     rewards, runs = record["rewards_of_5_steps"], record["runs"]
     steps = len(runs[0]["reward"])
@@ -87,8 +104,8 @@ def _growth(markdown: Markdown, where: Callable[..., str], record: Record) -> st
     head = f"""`make growth` wrote this section on {where(record["machine"], record["versions"])}.
 
 The quickstart's model trains for {record["hours"]:.1f} hours, {record["steps"]:,} steps, and saves a checkpoint every
-100 steps. Once a minute, the command reads each process's memory (proportional set size), descriptors and threads, and
-counts processes and files in `/tmp` and `/dev/shm`. The first tenth is not counted. The trend of the rest, continued to
+100 steps. Once a minute, the command reads each process's memory (proportional set size without the pages of files),
+descriptors and threads, and counts processes and files in `/tmp` and `/dev/shm`. The first tenth is not counted. The trend of the rest, continued to
 eight hours, may be at most 1% and 8 MiB for each process (others are bold), and nothing else may become more.
 The [changelog](../../CHANGELOG.md) lists what has been repaired since then.
 

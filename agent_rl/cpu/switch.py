@@ -42,8 +42,8 @@ ENVIRONMENT = {
     "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",
     # Otherwise Ray starts an idle process for each logical core.
     "RAY_prestart_worker_first_driver": "0",
-    # Otherwise Ray's server records up to 100,000 calls for its `ray list` commands, and grows by about 100 MiB.
-    "RAY_task_events_max_num_task_in_gcs": "10000",
+    # Otherwise Ray's server records up to 100,000 calls for `ray list tasks`, and grows by about 100 MiB.
+    "RAY_task_events_report_interval_ms": "0",
     # Otherwise Ray warns at each start that it will one day stop hiding accelerators from actors that need none.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }

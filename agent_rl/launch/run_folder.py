@@ -183,12 +183,19 @@ class RunFolder:
         return "trainer.resume_from_path" if self._mode == "resume_path" else None
 
     def _move_away(self) -> None:
-        """Move an earlier run that is not resumed to `earlier/`."""
+        """Move an earlier run that is not resumed to `earlier/`; a part on another disk stays on it."""
         begun = (self.path / "metrics.jsonl").exists()
-        target = self.path / "earlier" / f"{datetime.now():%Y-%m-%d_%H-%M-%S_%f}"
+        place = Path("earlier", f"{datetime.now():%Y-%m-%d_%H-%M-%S_%f}")
+        target = self.path / place
         target.mkdir(parents=True)
         for part in [part for pattern in PARTS for part in self.path.glob(pattern)]:
-            os.rename(part, target / part.name)
+            if part.is_mount() or part.is_symlink() and part.is_dir():
+                (part / place).mkdir(parents=True)
+                for file in part.iterdir():
+                    if file.name != "earlier":
+                        os.rename(file, part / place / file.name)
+            else:
+                os.rename(part, target / part.name)
         if begun:
             why = "" if self._mode == "disable" else ", because it has no checkpoint"
             self.notes.append(f"the earlier run is in {target}{why}")

@@ -22,6 +22,9 @@ REWARD = "critic/score/mean"
 """A metric that every training step has."""
 KEPT = (REWARD, "agent/", "actor/", "val-", "timing_s/step", "perf/total_num_tokens", "response_length/clip_ratio")
 """Prefixes of the metrics to keep, because verl logs 150 metrics in each of a run's thousands of steps."""
+MOST_STEPS = 2000
+"""If there are more steps, only the newest half of this number, steps with a validation and every 2nd, 4th, 8th, ... of
+the other steps are kept."""
 REMEMBERED = 20
 """Number of latest steps whose durations predict the remaining time."""
 
@@ -115,6 +118,12 @@ class RunProgress:
     def _add(self, step: int, metrics: Mapping[str, Any]) -> None:
         selected = {sys.intern(key): value for key, value in metrics.items() if key.startswith(KEPT)}
         self.steps[step] = {**self.steps.get(step, {}), **selected, "step": step}
+        if len(self.steps) > MOST_STEPS:
+            newest = MOST_STEPS // 2
+            every = 1 << (step // newest).bit_length()
+            for number in list(self.steps)[:-newest]:
+                if number % every and not any(key.startswith("val-") for key in self.steps[number]):
+                    del self.steps[number]
 
     def _enter(self, stage: Stage) -> list[str]:
         """Enter a stage; before the first step, report the stage that has ended."""

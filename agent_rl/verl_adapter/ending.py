@@ -42,6 +42,8 @@ INTERVAL_S = 5.0
 """Seconds between checks, each of which takes 1 ms. Ray's public API for listing actors needs Ray's dashboard."""
 SIGNAL = signal.SIGUSR1
 """The signal that interrupts the trainer while it waits."""
+_CAUSES = {"OUT_OF_MEMORY": "it ran out of memory", "NODE_DIED": "its node was lost"}
+"""What Ray calls the cause of a process's death, and what it means."""
 _WATCHED = re.compile("AgentLoopWorker|RewardLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
 
 logger = logging.getLogger(__name__)
@@ -141,8 +143,8 @@ def _lost() -> StallError | None:
     job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
     for actor in actors(job_id=job, actor_state_name="DEAD").values():
         if watched_process := _WATCHED.search(actor["ActorClassName"]):
-            is_short = "OUT_OF_MEMORY" in str(actor["DeathCause"])
-            cause = "it ran out of memory" if is_short else "it crashed, or was killed (out of memory?)"
+            found = (cause for reason, cause in _CAUSES.items() if reason in str(actor["DeathCause"]))
+            cause = next(found, "it crashed, or was killed (out of memory?)")
             message = f"the {actor['ActorClassName']} process (pid {actor['Pid']}) has died: {cause}"
             return StallError(message, has_store=watched_process["store"] is None)
     return None

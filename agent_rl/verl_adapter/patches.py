@@ -36,6 +36,7 @@ HOOKS = {
     "verl.utils.config": "early_checks:early_checks",
     "verl.utils.device": "patches:old_keys",
     "verl.utils.fs": "patches:checkpoint_folders",
+    "verl.utils.profiler.performance": "patches:timers",
     "verl.utils.torch_functional": "no_flash_attention:token_log_probs",
     "verl.utils.tracking": "sinks:tracking",
     "verl.workers.engine_workers": "updates:policy_loss",
@@ -143,6 +144,16 @@ def checkpoint_folders(module: ModuleType) -> None:
         return os.path.abspath(path)
 
     module.local_mkdir_safe = local_mkdir_safe  # type: ignore[attr-defined]
+
+
+def timers(module: ModuleType) -> None:
+    """`verl.utils.profiler.performance`: use timers without names.
+
+    codetiming keeps every duration of a timer with a name, which is one number for each session and for each part of a
+    step, and verl reads none of them again.
+    """
+    timer = module.Timer
+    module.Timer = lambda name, **options: timer(**options)  # type: ignore[attr-defined]
 
 
 def change_command_line() -> None:

@@ -97,6 +97,18 @@ def test_starting_from_scratch_keeps_the_earlier_run(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run.json").read_text())["configuration"]["data"]["seed"] == 2
 
 
+def test_checkpoints_on_another_disk_stay_on_it(tmp_path: Path) -> None:
+    run, disk = tmp_path / "run", tmp_path / "disk"
+    disk.mkdir()
+    run.mkdir()
+    (run / "checkpoints").symlink_to(disk)
+    for seed in (1, 2, 3):
+        begin(run, checkpoint=seed, data__seed=seed, trainer__resume_mode="disable")
+    kept = sorted((disk / "earlier").glob("*/latest_checkpointed_iteration.txt"))
+    assert [file.read_text() for file in kept] == ["1", "2"]
+    assert (run / "checkpoints/latest_checkpointed_iteration.txt").read_text() == "3"
+
+
 @pytest.mark.parametrize(
     ("error", "status", "text"),
     [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.launch.run_progress import RunProgress
+from agent_rl.launch.run_progress import MOST_STEPS, RunProgress
 from agent_rl.verl_adapter.stages import PREFIX
 
 REWARD = {"critic/score/mean": 1.0}
@@ -62,3 +62,17 @@ def test_the_time_left_is_that_of_the_steps_so_far() -> None:
         assert progress.seconds_left == (10 - step) * 9
         now[0] += 4
     assert progress.seconds_left == 7 * 9 - 4
+
+
+def test_a_long_run_keeps_its_newest_steps_and_validations_and_thins_out_older_steps() -> None:
+    progress = RunProgress()
+    last = 3 * MOST_STEPS
+    for step in range(1, last + 1):
+        validation = {"val-core/acc": 0.5} if step % 500 == 0 else {}
+        progress.step(step, {"critic/score/mean": 1.0, "timing_s/step": 1.0, **validation})
+    kept = list(progress.steps)
+    assert len(kept) <= MOST_STEPS
+    assert kept == sorted(kept)
+    assert kept[-MOST_STEPS // 2 :] == list(range(last - MOST_STEPS // 2 + 1, last + 1))
+    assert {step for step in range(500, last + 1, 500)} <= set(kept)
+    assert len([step for step in kept if step < 1000]) > 50

@@ -68,6 +68,7 @@ def test_a_run_that_ends_is_watched_no_longer(monkeypatch):
         ("AgentLoopWorkerTQ", "reason: WORKER_DIED", "out of memory?", True),
         ("AgentRewardLoopWorker", "reason: WORKER_DIED", "out of memory?", True),
         ("SimpleStorageUnit", "Worker exit type: NODE_OUT_OF_MEMORY", "it ran out of memory", False),
+        ("AgentLoopWorker", "actor_died_error_context { reason: NODE_DIED }", "its node was lost", True),
         ("WorkerDict", "", None, True),
     ],
 )
