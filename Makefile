@@ -26,7 +26,7 @@ FAMILIES = bfcl openenv tau2 verifiers $(if $(shell $(PYTHON312) --version 2>/de
 # LangGraph and the SDKs, for gateway_agent: 250 MB.
 PROGRAMS = outputs/environments/programs
 
-.PHONY: quickstart programs certify credit faults growth scale gateways test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
+.PHONY: quickstart programs certify credit faults hostile growth scale gateways test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -90,6 +90,10 @@ credit: $(VENV)/.dev ## how well each algorithm's advantages predict what turns 
 # RUNS: trainings that are killed; each other kind of fault has one for every 25 of them. KINDS: only these kinds.
 faults: $(VENV)/.dev ## docs/reference/faults.md: trainings broken at random moments; hours, in as many sittings as you like
 	$(PY) -m benchmarks.faults $(or $(RUNS),50) $(KINDS)
+	$(PY) docs/references.py
+
+hostile: $(VENV)/.dev ## docs/reference/faults.md: commands without a network, home folder, shared memory, ...: half an hour
+	$(PY) -m benchmarks.hostile
 	$(PY) docs/references.py
 
 failures: $(VENV)/.dev ## what a training loses when 5% of its trajectories fail, in docs/reference: a quarter of an hour

@@ -382,7 +382,9 @@ def _examined(run: Run) -> dict[str, Any]:
     problems, usual = run.problems, run.undisturbed
     metrics = read_metrics(run.folder) if (run.folder / "metrics.jsonl").is_file() else []
     steps = [line["step"] for line in metrics]
-    if steps != list(range(1, STEPS + 1)):
+    unlogged = sorted({*range(1, STEPS + 1)} - {*steps})
+    # verl logs a step after it has written the step's checkpoint: a start that ends in between leaves no metrics
+    if steps != sorted({*steps}) or len(unlogged) >= len(run.ends) or any(step % SAVED for step in unlogged):
         problems.append(f"logged steps: {steps}")
     if not run.tracker.is_file() or run.tracker.read_text() != str(STEPS):
         problems.append(f"the newest checkpoint is not that of step {STEPS}")
@@ -404,7 +406,8 @@ def _examined(run: Run) -> dict[str, Any]:
         problems.append(f"files are left in the run's folder: {', '.join(strange)}")
     seconds = [line["timing_s/step"] for line in metrics]
     return {
-        "steps": len(set(steps)),
+        "steps": max(steps, default=0),
+        "metrics_lost": len(unlogged),
         "repeated": repeated,
         "unscored": int(sum(line.get("agent/unscored", 0) for line in metrics)),
         "records_lost": lost,

@@ -1,4 +1,4 @@
-"""Runs each command on hostile machines: the second part of `make faults`.
+"""Runs commands on hostile machines: `make hostile`.
 
     python -m benchmarks.hostile                      # writes docs/reference/hostile.json
     python -m benchmarks.hostile "read-only HOME" eval # prints one result
@@ -206,7 +206,7 @@ def main() -> None:
                 case["problem"] += f" left: {', '.join(more)}"
             cases[f"{name}: {command}"] = case
             print(time.strftime("%H:%M:%S"), name, command, case, flush=True)
-    record = {"command": "make faults", "versions": versions(), "machine": machine(RECIPE / "model"), "cases": cases}
+    record = {"command": "make hostile", "versions": versions(), "machine": machine(RECIPE / "model"), "cases": cases}
     RESULTS.write_text(json.dumps(record, indent=1) + "\n")
 
 

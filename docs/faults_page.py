@@ -12,7 +12,7 @@ Markdown = Callable[..., str]
 
 
 def faults_page(note: str, markdown: Markdown, where: Callable[..., str], figures: Callable[[str], Any]) -> str:
-    """Return the page with the results of `make faults`, `make failures` and `make growth`.
+    """Return the page with the results of `make faults`, `make hostile`, `make failures` and `make growth`.
 
     Args:
         note: the comment at the top.
@@ -42,26 +42,29 @@ def _faults(markdown: Markdown, where: Callable[..., str], record: Record) -> st
 Each run trains for {record["steps"]} steps on a CPU and saves a checkpoint every {record["saved"]} steps. One fault
 occurs at a random moment, drawn from a seed. If the run stops, the same command resumes it. A run passes if, at its
 end, every step was trained on the rows of the undisturbed run, every row of these steps is in the trace exactly once
-with its tokens, every sampled token was trained on or there is a reason why not, all steps are in the metrics, and no
-process, temporary file or shared memory was left, except a semaphore of 32 bytes after SIGKILL to the launcher. A
-failing tool or judge may leave trajectories without a score. **{killed} of {record["runs"]} runs with SIGKILL have
+with its tokens, every sampled token was trained on or there is a reason why not, and no process, temporary file or
+shared memory was left, except a semaphore of 32 bytes after SIGKILL to the launcher. A failing tool or judge may leave
+trajectories without a score. verl logs the metrics of a step after it has written the step's checkpoint, so the metrics
+of one step are missing if the run ends in between; all other steps must be in the metrics. **{killed} of {record["runs"]} runs with SIGKILL have
 been executed so far**; `make faults` runs the rest.
 """
     rows = []
     for kind, own in cases.items():
         alone, starts = sum(len(case["ends"]) == 1 for case in own), [len(case["ends"]) for case in own]
-        sums = [str(sum(case[name] for case in own)) for name in ("repeated", "unscored", "records_lost")]
+        lost = ("repeated", "unscored", "records_lost", "metrics_lost")
+        sums = [str(sum(case.get(name, 0) for case in own)) for name in lost]
         steps = " to ".join(str(each) for each in sorted({case["steps"] for case in own}))
         failed = [case["problems"][0] for case in own if case["problems"]]
         verdict = "passed" if not failed else f"{len(failed)} failed: {'; '.join(failed)}"
         resumed = f"{len(own) - alone}" + (f" (up to {max(starts) - 1} times)" if max(starts) > 2 else "")
         rows.append((kind, str(len(own)), str(alone), resumed, steps, *sums, verdict))
-    numbers = ("runs", "finished alone", "resumed", "steps", "steps trained twice", "unscored", "trace records lost")
+    numbers = ("runs", "finished alone", "resumed", "steps", "steps trained twice", "unscored")
+    numbers += ("trace records lost", "steps without metrics")
     return f"{head}\n{markdown(('fault', *numbers, 'verdict'), rows)}"
 
 
 def _hostile(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
-    head = f"""`make faults` wrote this section on {where(record["machine"], record["versions"])}.
+    head = f"""`make hostile` wrote this section on {where(record["machine"], record["versions"])}.
 
 Each command ran on an ordinary machine, on one without a network, and with a `TMPDIR` of more than 150 characters, a
 home folder that cannot be written to, a `/dev/shm` of 1 MiB, and variables that name a proxy which does not answer. A
