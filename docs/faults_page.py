@@ -45,8 +45,8 @@ end, every step was trained on the rows of the undisturbed run, every row of the
 with its tokens, every sampled token was trained on or there is a reason why not, and no process, temporary file or
 shared memory was left, except a semaphore of 32 bytes after SIGKILL to the launcher. A failing tool or judge may leave
 trajectories without a score. verl logs the metrics of a step after it has written the step's checkpoint, so the metrics
-of one step are missing if the run ends in between; all other steps must be in the metrics. **{killed} of {record["runs"]} runs with SIGKILL have
-been executed so far**; `make faults` runs the rest.
+of one step are missing if the run ends in between; all other steps must be in the metrics. **{killed} of
+{record["runs"]} runs with SIGKILL have been executed so far**.
 """
     rows = []
     for kind, own in cases.items():
@@ -73,7 +73,7 @@ the seconds of each command.
 """
     rows: dict[str, list[str]] = {}
     for name, case in record["cases"].items():
-        machine, _, command = name.partition(": ")
+        command = name.partition(": ")[2]
         rows.setdefault(f"`agent-rl {command}`", []).append(case["problem"] or f"{case['seconds']:.0f}")
     machines = list(dict.fromkeys(name.partition(": ")[0] for name in record["cases"]))
     return f"{head}\n{markdown(('command', *machines), [(command, *cells) for command, cells in rows.items()])}"
@@ -108,8 +108,9 @@ def _growth(markdown: Markdown, where: Callable[..., str], record: Record) -> st
 
 The quickstart's model trains for {record["hours"]:.1f} hours, {record["steps"]:,} steps, and saves a checkpoint every
 100 steps. Once a minute, the command reads each process's memory (proportional set size without the pages of files),
-descriptors and threads, and counts processes and files in `/tmp` and `/dev/shm`. The first tenth is not counted. The trend of the rest, continued to
-eight hours, may be at most 1% and 8 MiB for each process (others are bold), and nothing else may become more.
+descriptors and threads, and counts processes and files in `/tmp` and `/dev/shm`. The first tenth is not counted. The
+trend of the rest, continued to eight hours, may be at most 1% and 8 MiB for each process (others are bold), and nothing
+else may become more.
 The [changelog](../../CHANGELOG.md) lists what has been repaired since then.
 
 Further processes: {more["processes"]}; further temporary files: {more["temporary files"]}. The trace grows by

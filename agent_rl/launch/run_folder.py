@@ -189,7 +189,7 @@ class RunFolder:
         target = self.path / place
         target.mkdir(parents=True)
         for part in [part for pattern in PARTS for part in self.path.glob(pattern)]:
-            if part.is_mount() or part.is_symlink() and part.is_dir():
+            if part.is_mount() or (part.is_symlink() and part.is_dir()):
                 (part / place).mkdir(parents=True)
                 for file in part.iterdir():
                     if file.name != "earlier":
