@@ -4,8 +4,9 @@
     python -m benchmarks.hostile "read-only HOME" eval # prints one result
 
 A machine has no network, a long TMPDIR, a read-only home folder, a small /dev/shm, or variables that name a proxy which
-does not answer. A command passes if it ends with status 0, its result is complete, and neither a process nor anything
-in /tmp and /dev/shm is left. Each case runs in namespaces of its own (`unshare`).
+does not answer. A command passes if it ends with status 0, its result is complete, and it leaves no process and no file
+in /tmp and /dev/shm that it does not leave on an ordinary machine. It may also refuse the machine at once, with the
+variable and the remedy. Each case runs in namespaces of its own (`unshare`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 import requests
 
 from agent_rl.data import arithmetic, write_parquet
+from agent_rl.errors import ConfigError
 from agent_rl.launch.process import begin_child
 from agent_rl.launch.run_folder import machine, versions
 from agent_rl.trajectory.run_files import read_metrics
@@ -49,7 +51,7 @@ def _no_network() -> None:
 
 
 def _long_tmpdir() -> None:
-    folder = Path("/tmp") / "/".join(["a_folder_with_a_long_name_" + 30 * "x"] * 3)
+    folder = Path("/tmp/tmp0").joinpath(60 * "x")  # of at most 75 bytes; longer ones are refused
     folder.mkdir(parents=True)
     os.environ["TMPDIR"] = str(folder)
 
@@ -91,6 +93,8 @@ def _call(folder: Path, *words: object) -> str:
         )  # fmt: skip
     if done.returncode:
         lines = (folder / "printed").read_text().splitlines()
+        if done.returncode == 2 and (refusal := re.match(r"error: ([A-Z]+): (.*)\. (Set .*)", lines[-1])):
+            raise ConfigError(*refusal.groups())
         raise AssertionError(f"status {done.returncode}: {' '.join(lines[-3:])[-300:]}")
     return done.stdout
 
@@ -132,7 +136,7 @@ def _reward_serve(folder: Path) -> None:
         body = {"solution_str": "It is 4.", "ground_truth": "4", "data_source": "sums"}
         answer = requests.post(f"{service.url}/get_reward", json=body, timeout=60)
         assert answer.ok, answer.text
-        assert service.end(signal.SIGTERM) == 0
+        assert service.end(signal.SIGTERM) == -signal.SIGTERM
 
 
 def _rm_eval(folder: Path) -> None:
@@ -171,13 +175,15 @@ def execute(machine: str, command: str) -> dict[str, Any]:
     mount_empty()
     MACHINES[machine]()
     os.environ |= {"VERL_PLATFORM": "cpu", "RAY_USAGE_STATS_ENABLED": "0", "NO_COLOR": "1"}
-    began, problem = time.monotonic(), ""
+    began, problem, refusal = time.monotonic(), "", ""
     try:
         COMMANDS[command](folder)
+    except ConfigError as error:
+        refusal = str(error)
     except (AssertionError, subprocess.TimeoutExpired, OSError) as error:
         problem = str(error)[:500] or repr(error)
     seconds = round(time.monotonic() - began, 1)
-    return {"seconds": seconds, "problem": problem, "left": [*_processes(), *names_in("/tmp"), *names_in("/dev/shm")]}
+    return {"seconds": seconds, "problem": problem, "refusal": refusal, "left": [*_processes(), *names_in("/tmp"), *names_in("/dev/shm")]}
 
 
 def _processes() -> list[str]:
