@@ -183,7 +183,8 @@ def execute(machine: str, command: str) -> dict[str, Any]:
     except (AssertionError, subprocess.TimeoutExpired, OSError) as error:
         problem = str(error)[:500] or repr(error)
     seconds = round(time.monotonic() - began, 1)
-    return {"seconds": seconds, "problem": problem, "refusal": refusal, "left": [*_processes(), *names_in("/tmp"), *names_in("/dev/shm")]}
+    left = [*_processes(), *names_in("/tmp"), *names_in("/dev/shm")]
+    return {"seconds": seconds, "problem": problem, "refusal": refusal, "left": left}
 
 
 def _processes() -> list[str]:

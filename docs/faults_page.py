@@ -66,10 +66,11 @@ of one step are missing if the run ends in between; all other steps must be in t
 def _hostile(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
     head = f"""`make hostile` wrote this section on {where(record["machine"], record["versions"])}.
 
-Each command ran on an ordinary machine, on one without a network, and with a `TMPDIR` of 70 bytes (`train` refuses more than 75), a
-home folder that cannot be written to, a `/dev/shm` of 1 MiB, and variables that name a proxy which does not answer. A
-command passes if its result is complete and if it leaves no more files and processes than it does on the ordinary
-machine; it may also refuse a machine at once, with the variable and a remedy. The table has the seconds of each command.
+Each command ran on an ordinary machine, on one without a network, and with a `TMPDIR` of 70 bytes (`train` refuses more
+than 75), a home folder that cannot be written to, a `/dev/shm` of 1 MiB, and variables that name a proxy which does not
+answer. A command passes if its result is complete and if it leaves no more files and processes than it does on the
+ordinary machine; it may also refuse a machine at once, with the variable and a remedy. The table has the seconds of
+each command.
 """
     rows: dict[str, list[str]] = {}
     for name, case in record["cases"].items():
