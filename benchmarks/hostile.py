@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,8 @@ def execute(machine: str, command: str) -> dict[str, Any]:
     except (AssertionError, subprocess.TimeoutExpired, OSError) as error:
         problem = str(error)[:500] or repr(error)
     seconds = round(time.monotonic() - began, 1)
+    with suppress(OSError, KeyError):
+        os.removedirs(os.environ["TMPDIR"])  # unless something is left in it
     left = [*_processes(), *names_in("/tmp"), *names_in("/dev/shm")]
     return {"seconds": seconds, "problem": problem, "refusal": refusal, "left": left}
 
@@ -196,23 +199,27 @@ def _processes() -> list[str]:
 
 
 def main() -> None:
-    """Execute every case, and write the result."""
-    cases: dict[str, dict[str, Any]] = {}
+    """Execute the cases that are missing or have a problem, and store each when it has ended."""
+    cases: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text())["cases"] if RESULTS.is_file() else {}
     for command in COMMANDS:
-        usual: set[str] = set()
         for name in MACHINES:
+            key = f"{name}: {command}"
+            if key in cases and not cases[key]["problem"]:
+                continue
             network = ["-n"] if name == "no network" else []
             words = [NAMESPACES[0], *network, *NAMESPACES[1:], sys.executable, "-m", "benchmarks.hostile"]
             done = subprocess.run(
                 [*words, name, command], stdout=subprocess.PIPE, text=True, cwd=ROOT, check=True, preexec_fn=begin_child
             )
             case = json.loads(done.stdout.splitlines()[-1])
-            left = set(case.pop("left"))
-            usual = usual or left
-            if more := sorted(left - usual):
+            if more := sorted({*case["left"]} - {*cases.get(f"ordinary: {command}", case)["left"]}):
                 case["problem"] += f" left: {', '.join(more)}"
-            cases[f"{name}: {command}"] = case
-            print(time.strftime("%H:%M:%S"), name, command, case, flush=True)
+            cases[key] = case
+            print(time.strftime("%H:%M:%S"), key, case, flush=True)
+            _store(cases)
+
+
+def _store(cases: dict[str, dict[str, Any]]) -> None:
     record = {"command": "make hostile", "versions": versions(), "machine": machine(RECIPE / "model"), "cases": cases}
     RESULTS.write_text(json.dumps(record, indent=1) + "\n")
 
