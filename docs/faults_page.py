@@ -100,7 +100,12 @@ again.
     rows = []
     for at, (own, (low, high)) in enumerate(zip(rewards["failing"], rewards["undisturbed"], strict=True)):
         rows.append((f"{5 * at + 1} to {5 * at + 5}", f"{own:.3f}", f"{low:.3f} to {high:.3f}"))
-    return f"{head}\n{markdown(columns, rows)}"
+    own, all_ = record["frozen"]["failing"], record["frozen"]["undisturbed"]
+    tail = f"""With a learning rate of 0, the mean reward of {steps} steps was {own["mean"]:.3f} (standard error
+{own["error"]:.3f}) with failures and {all_["mean"]:.3f} ({all_["error"]:.3f}) without: the failures by themselves
+shift the mean by {own["mean"] - all_["mean"]:+.3f}.
+"""
+    return f"{head}\n{markdown(columns, rows)}\n{tail}"
 
 
 def _growth(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
