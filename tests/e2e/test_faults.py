@@ -152,25 +152,28 @@ def test_a_killed_driver_leaves_no_process_behind(run: Run) -> None:
 
 @pytest.mark.recipes
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "said", "groups"),
     [
-        ("SGLangHttpServer", "SGLang's process scheduler_0: ended by SIGKILL"),
-        ("AgentLoopWorker", r"the AgentLoopWorker process .*Step \d+ is saved in .*global_step"),
-        ("SimpleStorageUnit", "the SimpleStorageUnit process .* has died"),
+        ("SGLangHttpServer", "SGLang's process scheduler_0: ended by SIGKILL", ()),
+        ("AgentLoopWorker", r"the AgentLoopWorker process .*Step \d+ is saved in .*global_step", ()),
+        ("SimpleStorageUnit", "the SimpleStorageUnit process .* has died", ()),
+        ("SimpleStorageUnit", "the SimpleStorageUnit process .* has died", ("mode=colocate_async",)),
     ],
 )
 def test_a_killed_process_ends_a_run_in_the_background_of_a_shell(
-    name: str, said: str, rows: Path, tiny_model: Path
+    name: str, said: str, groups: tuple[str, ...], rows: Path, tiny_model: Path
 ) -> None:
-    """Such a job ignores SIGQUIT, by which SGLang's processes report. Of an engine's server its scheduler is killed."""
+    """The checkpoints that the run has written stay.
+
+    Such a job ignores SIGQUIT, by which SGLang's processes report. Of an engine's server its scheduler is killed.
+    """
     write_rows(rows, ("answers",) * 4)
-    keys = {"trainer.total_training_steps": 1000, "trainer.total_epochs": 1000}
-    command = trainer_command(
-        ROOT / "recipes/quickstart", overrides(rows, tiny_model, **keys), script=ROOT / "tests/e2e/faults_train.py"
-    )
+    keys = {"trainer.total_training_steps": 1000, "trainer.total_epochs": 1000, "trainer.save_freq": 1}
+    words = [*groups, *overrides(rows, tiny_model, **keys)]
+    command = trainer_command(ROOT / "recipes/quickstart", words, script=ROOT / "tests/e2e/faults_train.py")
 
     def kill(step: int, metrics: dict[str, Any]) -> None:
-        if step == 1:
+        if step == 2:
             (found,) = [each for each in psutil.Process().children(recursive=True) if name in each.name()]
             under = found.children(recursive=True) if name == "SGLangHttpServer" else [found]
             max(under, key=lambda each: sum(each.cpu_times()[:2])).kill()
@@ -181,6 +184,9 @@ def test_a_killed_process_ends_a_run_in_the_background_of_a_shell(
             run_alone(command, rows / "out", on_metrics=kill, timeout_s=200)
     finally:
         signal.signal(signal.SIGQUIT, before)
+    newest = int((rows / "checkpoints/latest_checkpointed_iteration.txt").read_text())
+    assert newest >= 2
+    assert (rows / f"checkpoints/global_step_{newest}/data.pt").is_file()
 
 
 @pytest.mark.recipes
