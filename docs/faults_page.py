@@ -116,8 +116,8 @@ def _growth(markdown: Markdown, where: Callable[..., str], record: Record) -> st
 The quickstart's model trains for {record["hours"]:.1f} hours, {record["steps"]:,} steps, and saves a checkpoint every
 100 steps. Once a minute, the command reads each process's memory (proportional set size; after this run, the pages of
 files were left out, because their share depends on other programs), descriptors and threads, and counts processes and
-files in `/tmp` and `/dev/shm`. The first tenth is not counted. The trend of the rest, continued to eight hours, may be at most 1% and 8 MiB for each process (others are bold), and nothing
-else may become more.
+files in `/tmp` and `/dev/shm`. The first tenth is not counted. The trend of the rest, continued to eight hours, may be
+at most 1% and 8 MiB for each process (others are bold), and nothing else may become more.
 The [changelog](../../CHANGELOG.md) lists what has been repaired since then.
 
 Further processes: {more["processes"]}; further temporary files: {more["temporary files"]}. The trace grows by
