@@ -59,8 +59,8 @@ of one step are missing if the run ends in between; all other steps must be in t
         resumed = f"{len(own) - alone}" + (f" (up to {max(starts) - 1} times)" if max(starts) > 2 else "")
         rows.append((kind, str(len(own)), str(alone), resumed, steps, *sums, verdict))
     numbers = ("runs", "finished alone", "resumed", "steps", "steps trained twice", "unscored")
-    numbers += ("trace records lost", "steps without metrics")
-    return f"{head}\n{markdown(('fault', *numbers, 'verdict'), rows)}"
+    losses = ("trace records lost", "steps without metrics")
+    return f"{head}\n{markdown(('fault', *numbers, *losses, 'verdict'), rows)}"
 
 
 def _hostile(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
