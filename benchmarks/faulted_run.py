@@ -128,7 +128,7 @@ class Run:
             self.problems += [f"start {len(self.ends) + 1} left a process: {_name(each)}" for each in self.processes()]
             self.kill()
         said = (self.work / "printed").read_bytes()[self.printed_from :].decode(errors="replace")
-        said = re.sub(r", on [\d.]+", "", said.replace(f"{ROOT}/", ""))  # of this machine
+        said = re.sub(r", on [\d.]+", "", said.replace(f"{ROOT}/", "").replace(f"{sys.prefix}/", ".venv/"))
         lines = [line for line in said.splitlines() if line.startswith(("error: ", "agent_rl: ", "stopped"))]
         self.ends.append({"status": status, "seconds": round(waited, 1), "said": [line[:300] for line in lines]})
         return status

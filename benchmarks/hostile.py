@@ -182,7 +182,7 @@ def execute(machine: str, command: str) -> dict[str, Any]:
     try:
         COMMANDS[command](folder)
     except ConfigError as error:
-        refusal = str(error)
+        refusal = str(error).replace(f"{ROOT}/", "")
     except (AssertionError, subprocess.TimeoutExpired, OSError) as error:
         problem = str(error)[:500] or repr(error)
     seconds = round(time.monotonic() - began, 1)

@@ -72,13 +72,14 @@ answer. A command passes if its result is complete and if it leaves no more file
 ordinary machine; it may also refuse a machine at once, with the variable and a remedy. The table has the seconds of
 each command.
 """
-    rows: dict[str, list[str]] = {}
+    cells: dict[str, dict[str, str]] = {}
     for name, case in record["cases"].items():
-        command = name.partition(": ")[2]
+        machine, _, command = name.partition(": ")
         refused = case["refusal"] and f"refused: {case['refusal']}"
-        rows.setdefault(f"`agent-rl {command}`", []).append(case["problem"] or refused or f"{case['seconds']:.0f}")
-    machines = list(dict.fromkeys(name.partition(": ")[0] for name in record["cases"]))
-    return f"{head}\n{markdown(('command', *machines), [(command, *cells) for command, cells in rows.items()])}"
+        cells.setdefault(command, {})[machine] = case["problem"] or refused or f"{case['seconds']:.0f}"
+    machines = list(next(iter(cells.values())))
+    rows = [(f"`agent-rl {command}`", *(own[machine] for machine in machines)) for command, own in cells.items()]
+    return f"{head}\n{markdown(('command', *machines), rows)}"
 
 
 def _failures(markdown: Markdown, where: Callable[..., str], record: Record) -> str:
