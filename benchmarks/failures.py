@@ -6,7 +6,7 @@ The quickstart's model trains for 20 steps with a calculator on a server and a j
 one of four reasons, with equal probability: the tool's server or the judge answers with status 500, the engine refuses
 a request, or the session breaks after a turn. Each failure costs one sample: nothing is tried again. Three seeds train
 with and without failures, in turns. Then the first seed runs once more both ways with a learning rate of 0, which shows
-how far the mean reward of the trajectories that do not fail is from that of all. Runs that were stored are kept.
+how far the mean reward of the trajectories that do not fail is from that of all.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import Any
 
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.run_folder import machine, versions
-from benchmarks.faulted_run import RECIPE, ROOT
+from benchmarks.namespaces import ROOT
 from benchmarks.services import calculated, judge_words, judged, tool_words
+from benchmarks.training_run import RECIPE
 from tests.e2e.training import train
 from tests.support.http_faults import FaultyServer, answer
 
@@ -119,12 +120,13 @@ def compared(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Execute all runs, and write the result."""
-    runs: list[dict[str, Any]] = json.loads(RESULTS.read_text())["runs"] if RESULTS.is_file() else []
-    wanted = [(seed, share, False) for seed in SEEDS for share in (0.0, SHARE)]
-    for case in [*wanted, (SEEDS[0], 0.0, True), (SEEDS[0], SHARE, True)]:
-        if case not in [(each["seed"], each["share"], each["is_frozen"]) for each in runs]:
-            runs.append(run(*case[:2], is_frozen=case[2]))
-            print(time.strftime("%H:%M:%S"), json.dumps(runs[-1]), flush=True)
+    runs = []
+    for seed, share, is_frozen in [
+        *((seed, share, False) for seed in SEEDS for share in (0.0, SHARE)),
+        *((SEEDS[0], share, True) for share in (0.0, SHARE)),
+    ]:
+        runs.append(run(seed, share, is_frozen=is_frozen))
+        print(time.strftime("%H:%M:%S"), json.dumps(runs[-1]), flush=True)
     record = {
         "command": "make failures",
         "versions": versions(),

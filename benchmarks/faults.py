@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from agent_rl.launch.process import begin_child
 from agent_rl.launch.run_folder import machine, versions
-from benchmarks.faulted_run import KILLS, KINDS, RECIPE, ROOT, SAVED, STEPS, UNDISTURBED, folder_of
+from benchmarks.faulted_run import KILLS, KINDS
+from benchmarks.namespaces import ROOT, execute_inside
+from benchmarks.training_run import RECIPE, SAVED, STEPS, UNDISTURBED, folder_of
 
 RESULTS = ROOT / "docs/reference/faults.json"
-NAMESPACES = ("unshare", "-Urmpf", "--mount-proc", "--kill-child", "sh", "-c", '"$@"; exit $?', "sh")
-"""The shell is process 1 and collects orphans."""
 CASE_S = 2400
 """Seconds after which a case is given up."""
 
@@ -68,11 +66,8 @@ def _cases(runs: int) -> Iterator[tuple[str, int]]:
 
 def _execute(kind: str, number: int, undisturbed: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a case, or nothing if it could not be executed."""
-    command = [*NAMESPACES, sys.executable, "-m", "benchmarks.faulted_run", kind, str(number)]
-    done = subprocess.run(
-        command, input=json.dumps(undisturbed), text=True, stdout=subprocess.PIPE, cwd=ROOT, timeout=CASE_S,
-        check=False, preexec_fn=begin_child,
-    )  # fmt: skip
+    words = ("benchmarks.faulted_run", kind, str(number))
+    done = execute_inside(*words, given=json.dumps(undisturbed), limit_s=CASE_S)
     if done.returncode:
         return {}
     result: dict[str, Any] = json.loads(done.stdout)

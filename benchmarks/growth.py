@@ -27,11 +27,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from agent_rl.launch.process import begin_child
 from agent_rl.launch.run_folder import machine, versions
 from agent_rl.trajectory.run_files import read_metrics
-from benchmarks.faulted_run import RECIPE, ROOT, mount_empty, processes_but
-from benchmarks.faults import NAMESPACES
+from benchmarks.namespaces import ROOT, execute_inside, mount_empty, other_processes
+from benchmarks.training_run import RECIPE
 from tests.e2e.training import overrides
 from tests.support.interrupts import heed_interrupts
 
@@ -78,7 +77,7 @@ def train(hours: float) -> dict[str, Any]:
         )
     began, samples, counts, disk = time.monotonic(), dict[str, list[Sample]](), [], []
     while run.poll() is None and (now := (time.monotonic() - began) / 3600) < hours:
-        processes = {_name(process): process for process in processes_but()}
+        processes = {_name(process): process for process in other_processes()}
         for name, process in processes.items():
             with suppress(psutil.NoSuchProcess):
                 sample = Sample(now, _pss_mib(process.pid), process.num_fds(), process.num_threads())
@@ -170,8 +169,8 @@ def _mib(path: Path) -> float:
 
 def main(hours: float) -> None:
     """Start the training in its namespaces, and write the result."""
-    command = [*NAMESPACES, sys.executable, "-m", "benchmarks.growth", "--inside", str(hours)]
-    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, cwd=ROOT, check=True, preexec_fn=begin_child)
+    done = execute_inside("benchmarks.growth", "--inside", str(hours))
+    done.check_returncode()
     record = {
         "command": "make growth",
         "versions": versions(),

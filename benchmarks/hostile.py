@@ -1,7 +1,6 @@
 """Runs commands on hostile machines: `make hostile`.
 
-    python -m benchmarks.hostile                      # writes docs/reference/hostile.json
-    python -m benchmarks.hostile "read-only HOME" eval # prints one result
+    python -m benchmarks.hostile  # writes docs/reference/hostile.json
 
 A machine has no network, a long TMPDIR, a read-only home folder, a small /dev/shm, or variables that name a proxy which
 does not answer. A command passes if it ends with status 0, its result is complete, and it leaves no process and no file
@@ -23,15 +22,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import requests
+import httpx
 
 from agent_rl.data import arithmetic, write_parquet
-from agent_rl.errors import ConfigError
-from agent_rl.launch.process import begin_child
 from agent_rl.launch.run_folder import machine, versions
 from agent_rl.trajectory.run_files import read_metrics
-from benchmarks.faulted_run import RECIPE, ROOT, mount_empty, names_in, processes_but
-from benchmarks.faults import NAMESPACES
+from benchmarks.namespaces import ROOT, execute_inside, mount_empty, names_in, other_processes
+from benchmarks.training_run import LEFT_S, RECIPE
 from tests.e2e.training import overrides
 from tests.evaluation.experiments.tiny_twins import tiny_twin
 from tests.rewards.judge.server import judging
@@ -43,6 +40,7 @@ RESULTS = ROOT / "docs/reference/hostile.json"
 WORK = ROOT / "outputs/hostile"
 LIMIT_S = 900
 LONG = "long"
+"""The folder in /tmp that contains the long TMPDIR."""
 ROWS = 8
 AGENT_RL = (sys.executable, "-m", "agent_rl.cli.main")
 
@@ -85,6 +83,10 @@ MACHINES: dict[str, Callable[[], None]] = {
 }
 
 
+class RefusedError(Exception):
+    """The command names the variable of the machine that it cannot work with, and a remedy."""
+
+
 def _call(folder: Path, *words: object) -> str:
     """Run the command to its end, and return what it printed, or raise an error with the last lines."""
     with open(folder / "printed", "wb") as printed:
@@ -94,8 +96,8 @@ def _call(folder: Path, *words: object) -> str:
         )  # fmt: skip
     if done.returncode:
         lines = (folder / "printed").read_text().splitlines()
-        if done.returncode == 2 and (refusal := re.match(r"error: ([A-Z]+): (.*)\. (Set .*)", lines[-1])):
-            raise ConfigError(*refusal.groups())
+        if done.returncode == 2 and re.match(r"error: [A-Z]+: .*\. Set ", lines[-1]):
+            raise RefusedError(lines[-1].removeprefix("error: ").replace(f"{ROOT}/", ""))
         raise AssertionError(f"status {done.returncode}: {' '.join(lines[-3:])[-300:]}")
     return done.stdout
 
@@ -135,10 +137,8 @@ def _reward_serve(folder: Path) -> None:
     shutil.copy(ROOT / "recipes/reward_api/rules.py", folder)
     with Service(config) as service:
         body = {"solution_str": "It is 4.", "ground_truth": "4", "data_source": "sums"}
-        with requests.Session() as client:
-            client.trust_env = False  # the service is tested, not its client's proxy
-            answer = client.post(f"{service.url}/get_reward", json=body, timeout=60)
-        assert answer.ok, answer.text
+        answer = httpx.post(f"{service.url}/get_reward", json=body, timeout=60, trust_env=False)  # without the proxy
+        assert answer.is_success, answer.text
         assert service.end(signal.SIGTERM) == -signal.SIGTERM
 
 
@@ -181,52 +181,35 @@ def execute(machine: str, command: str) -> dict[str, Any]:
     began, problem, refusal = time.monotonic(), "", ""
     try:
         COMMANDS[command](folder)
-    except ConfigError as error:
-        refusal = str(error).replace(f"{ROOT}/", "")
+    except RefusedError as error:
+        refusal = str(error)
     except (AssertionError, subprocess.TimeoutExpired, OSError) as error:
         problem = str(error)[:500] or repr(error)
     seconds = round(time.monotonic() - began, 1)
-    names = {"/tmp", "/dev/shm", os.environ.get("TMPDIR", "/tmp")}
-    left = [*_processes(), *(name for place in sorted(names) for name in names_in(place) if name != LONG)]
+    places = {"/tmp", "/dev/shm", os.environ.get("TMPDIR", "/tmp")}
+    left = [process.name() for process in other_processes(limit_s=LEFT_S)]
+    left += [name for place in sorted(places) for name in names_in(place) if name != LONG]
     return {"seconds": seconds, "problem": problem, "refusal": refusal, "left": left}
 
 
-def _processes() -> list[str]:
-    """Return the names of the processes that have not ended a minute after the command."""
-    deadline = time.monotonic() + 60
-    while (found := processes_but()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return [process.name() for process in found]
-
-
 def main() -> None:
-    """Execute the cases that are missing or have a problem, and store each when it has ended."""
-    cases: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text())["cases"] if RESULTS.is_file() else {}
+    """Execute every case, and write the result."""
+    cases: dict[str, dict[str, Any]] = {}
     for command in COMMANDS:
         for name in MACHINES:
-            key = f"{name}: {command}"
-            if key in cases and not cases[key]["problem"]:
-                continue
-            network = ["-n"] if name == "no network" else []
-            words = [NAMESPACES[0], *network, *NAMESPACES[1:], sys.executable, "-m", "benchmarks.hostile"]
-            done = subprocess.run(
-                [*words, name, command], stdout=subprocess.PIPE, text=True, cwd=ROOT, check=True, preexec_fn=begin_child
-            )
-            case = json.loads(done.stdout.splitlines()[-1])
-            if more := sorted({*case["left"]} - {*cases.get(f"ordinary: {command}", case)["left"]}):
-                case["problem"] += f" left: {', '.join(more)}"
-            cases[key] = case
-            print(time.strftime("%H:%M:%S"), key, case, flush=True)
-            _store(cases)
-
-
-def _store(cases: dict[str, dict[str, Any]]) -> None:
+            words = ("benchmarks.hostile", "--inside", name, command)
+            done = execute_inside(*words, has_network=name != "no network")
+            done.check_returncode()
+            case = cases[f"{name}: {command}"] = json.loads(done.stdout)
+            if more := {*case["left"]} - {*cases[f"ordinary: {command}"]["left"]}:
+                case["problem"] += f" left: {', '.join(sorted(more))}"
+            print(time.strftime("%H:%M:%S"), name, command, case, flush=True)
     record = {"command": "make hostile", "versions": versions(), "machine": machine(RECIPE / "model"), "cases": cases}
     RESULTS.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        print(json.dumps(execute(*sys.argv[1:])))
+    if sys.argv[1:2] == ["--inside"]:
+        print(json.dumps(execute(*sys.argv[2:])))
     else:
         main()

@@ -15,10 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from agent_rl.errors import ToolError
 from agent_rl.tools.builtin.calculator import calculate
+from benchmarks.namespaces import ROOT
 from tests.rewards.judge.server import completion
 from tests.support.http_faults import FaultyServer, answer, drop
-
-ROOT = Path(__file__).parents[1]
 
 helpers: list[subprocess.Popen[bytes]] = []
 """The processes of the servers."""

@@ -183,22 +183,23 @@ class RunFolder:
         return "trainer.resume_from_path" if self._mode == "resume_path" else None
 
     def _move_away(self) -> None:
-        """Move an earlier run that is not resumed to `earlier/`; a part on another disk stays on it."""
+        """Move an earlier run that is not resumed to `earlier/`; a folder on another disk gets its own `earlier/`."""
         begun = (self.path / "metrics.jsonl").exists()
         place = Path("earlier", f"{datetime.now():%Y-%m-%d_%H-%M-%S_%f}")
-        target = self.path / place
-        target.mkdir(parents=True)
+        targets = [self.path / place]
+        targets[0].mkdir(parents=True)
         for part in [part for pattern in PARTS for part in self.path.glob(pattern)]:
             if part.is_mount() or (part.is_symlink() and part.is_dir()):
-                (part / place).mkdir(parents=True)
-                for file in part.iterdir():
-                    if file.name != "earlier":
-                        os.rename(file, part / place / file.name)
+                files = [file for file in part.iterdir() if file.name != "earlier"]
+                targets.append(part / place)
+                targets[-1].mkdir(parents=True)
+                for file in files:
+                    os.rename(file, targets[-1] / file.name)
             else:
-                os.rename(part, target / part.name)
+                os.rename(part, targets[0] / part.name)
         if begun:
             why = "" if self._mode == "disable" else ", because it has no checkpoint"
-            self.notes.append(f"the earlier run is in {target}{why}")
+            self.notes.append(f"the earlier run is in {' and '.join(map(str, targets))}{why}")
 
     def _word(self, word: str) -> str:
         """Return a word of the command line with its secrets redacted."""

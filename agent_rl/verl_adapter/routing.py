@@ -21,7 +21,7 @@ from cachetools import LRUCache
 from verl.workers.rollout.llm_server import LLMServerClient
 
 MOST_CONVERSATIONS = 1 << 13
-"""Number of conversations whose engines a worker remembers, in 3 MB."""
+"""Number of conversations whose engines a worker remembers, in 2 MB."""
 _NUMBER = re.compile(r"agent_loop_worker_(\d+)")
 """The pattern of verl's names for agent-loop workers."""
 

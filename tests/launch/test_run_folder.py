@@ -103,10 +103,12 @@ def test_checkpoints_on_another_disk_stay_on_it(tmp_path: Path) -> None:
     run.mkdir()
     (run / "checkpoints").symlink_to(disk)
     for seed in (1, 2, 3):
-        begin(run, checkpoint=seed, data__seed=seed, trainer__resume_mode="disable")
+        begun = begin(run, checkpoint=seed, data__seed=seed, trainer__resume_mode="disable")
     kept = sorted((disk / "earlier").glob("*/latest_checkpointed_iteration.txt"))
     assert [file.read_text() for file in kept] == ["1", "2"]
     assert (run / "checkpoints/latest_checkpointed_iteration.txt").read_text() == "3"
+    places = [max((folder / "earlier").iterdir()) for folder in (run, run / "checkpoints")]
+    assert begun.notes == [f"the earlier run is in {places[0]} and {places[1]}"]
 
 
 @pytest.mark.parametrize(
