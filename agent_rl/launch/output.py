@@ -34,7 +34,7 @@ _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)|Exception): (.+)$")
 _WRAPPERS = ("ray.exceptions.RayTaskError", "torch.distributed.elastic.")
 """Exceptions that report an exception in another process."""
-_NO_ENGINE = re.compile("ActorDiedError|Failed to complete async request|Cannot connect to host")
+_NO_ENGINE = re.compile("ActorDiedError|ActorUnavailableError|Failed to complete async request|Cannot connect to host")
 """The trainer's error when the engine's server, or another process of the run, is gone."""
 _DEAD_ACTOR = re.compile(
     r"ActorDiedError: .*\n\s*class_name: (?P<name>\S+)\n\s*actor_id: .*\n\s*pid: (?P<pid>\d+)\n(\s*\w+: .*\n)*?"
@@ -166,10 +166,12 @@ def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _dead_actor(lines: list[str]) -> tuple[str, list[str]] | None:
-    """Describe the first process that died, without the waiting process's traceback; None if Ray names no process."""
+    """Describe the first process that died, without the waiting process's traceback; None if Ray reports none."""
     match = _DEAD_ACTOR.search("\n".join(lines))
     if match is None:
-        return None
+        if not any("ActorUnavailableError" in line for line in lines):
+            return None
+        return "a process of the run no longer answers: it crashed, or it or its node was lost", []
     if match["node"]:
         return f"the node {match['ip']} stopped answering and is considered dead", []
     process = f"the {match['name']} process (pid {match['pid']}, on {match['ip']})"

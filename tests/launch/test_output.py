@@ -109,6 +109,12 @@ def test_a_process_that_was_killed_and_a_node_that_is_gone_are_named(tmp_path: P
     assert text == f"the trainer failed: {cause}\nThe whole output: {tmp_path / 'train.log'}"
 
 
+def test_a_process_that_ray_does_not_name_no_longer_answers(tmp_path: Path) -> None:
+    unavailable = "ray.exceptions.ActorUnavailableError: The actor 84243e is unavailable: RPC error: Socket closed"
+    text = failure(log(tmp_path, "Traceback (most recent call last):", "  get()", unavailable), 0, 1)
+    assert text.startswith("the trainer failed: a process of the run no longer answers: it crashed, or it or its node")
+
+
 CRASH = "[2026-11-24 02:21:00] Subprocess scheduler_0 (pid=7) crashed with exit code -9. Triggering SIGQUIT"
 OPTION = "launch_server.py: error: argument --tp: invalid int value: 'x'"
 
