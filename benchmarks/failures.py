@@ -23,7 +23,7 @@ from typing import Any
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.run_folder import machine, versions
 from benchmarks.namespaces import ROOT
-from benchmarks.services import calculated, judge_words, judged, tool_words
+from benchmarks.services import TOOL_FILE, calculated, judge_word, judged, write_tool_file
 from benchmarks.training_run import RECIPE
 from tests.e2e.training import train
 from tests.support.http_faults import FaultyServer, answer
@@ -52,11 +52,11 @@ def run(seed: int, share: float, *, is_frozen: bool = False) -> dict[str, Any]:
         logged = train(
             folder,
             RECIPE / "model",
-            *tool_words(folder, tool.url, attempts=1),
-            *judge_words(judge.url, attempts=1),
+            judge_word(judge.url, attempts=1),
             agent="failing",
             script=SCRIPT,
-            **({"actor_rollout_ref__actor__optim__lr": 0.0} if is_frozen else {}),
+            **{TOOL_FILE: write_tool_file(folder, tool.url, attempts=1)},
+            **({"actor_rollout_ref.actor.optim.lr": 0.0} if is_frozen else {}),
             data__seed=seed,
             data__train_batch_size=PROMPTS,
             data__max_prompt_length=128,
@@ -70,6 +70,8 @@ def run(seed: int, share: float, *, is_frozen: bool = False) -> dict[str, Any]:
             trainer__total_training_steps=STEPS,
             trainer__rollout_data_dir="null",
         )
+        assert tool.requests, "no trajectory has called the tool's server"
+        assert judge.requests, "no trajectory has been judged"
     steps = [logged[step] for step in sorted(logged) if step > 0]
     unscored = [int(metrics.get("agent/unscored", 0)) for metrics in steps]
     return {

@@ -22,7 +22,16 @@ import psutil
 
 from benchmarks.losses import examined
 from benchmarks.namespaces import mount_empty
-from benchmarks.services import SERVICE_FAULTS, Service, calculated, helpers, judge_words, judged, tool_words
+from benchmarks.services import (
+    SERVICE_FAULTS,
+    TOOL_FILE,
+    Service,
+    calculated,
+    helpers,
+    judge_word,
+    judged,
+    write_tool_file,
+)
 from benchmarks.training_run import END_S, MOST_RESUMES, SAVED, STEPS, Run, name_of, wait_until
 
 Fault = Callable[[Run], str]
@@ -123,7 +132,7 @@ def _small_disk(run: Run, name: str, least: int, most: int) -> tuple[Fault, Call
     return lambda run: f"{size:,} bytes", enlarge
 
 
-def _served(kind: str, run: Run) -> tuple[list[str], Fault, Callable[[], None]]:
+def _served(kind: str, run: Run) -> tuple[str, Fault, Callable[[], None]]:
     is_tool = kind.startswith("tool")
     service = Service(calculated if is_tool else judged)
 
@@ -137,8 +146,9 @@ def _served(kind: str, run: Run) -> tuple[list[str], Fault, Callable[[], None]]:
         return f"{when}, for {lasts:.1f} s"
 
     limits = {"timeout_s": 2, "total_s": 6, "attempts": 3}
-    words = tool_words(run.work, service.url, **limits) if is_tool else judge_words(service.url, **limits)
-    return words, fault, service.heal
+    if is_tool:
+        return f"{TOOL_FILE}={write_tool_file(run.work, service.url, **limits)}", fault, service.heal
+    return judge_word(service.url, **limits), fault, service.heal
 
 
 DISKS = {
@@ -187,8 +197,8 @@ def execute(kind: str, number: int, undisturbed: dict[str, Any]) -> dict[str, An
     elif kind == "newest checkpoint damaged":
         fault = _damage
     elif kind in SERVICE_FAULTS:
-        words, fault, repair = _served(kind, run)
-        run.words += words
+        word, fault, repair = _served(kind, run)
+        run.words.append(word)
     elif kind in DISKS:
         name, least, most = DISKS[kind]
         if name == "traced":

@@ -69,8 +69,11 @@ class Service:
             self._proxy = self._start()
 
 
-def tool_words(folder: Path, url: str, **limits: float) -> list[str]:
-    """Write a tool file whose calculator is on a server, and return the override that selects it.
+TOOL_FILE = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
+
+
+def write_tool_file(folder: Path, url: str, **limits: float) -> Path:
+    """Write a tool file whose calculator is on a server, and return its path, the value of `TOOL_FILE`.
 
     Args:
         folder: contains the tool file.
@@ -80,23 +83,24 @@ def tool_words(folder: Path, url: str, **limits: float) -> list[str]:
     expression = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
     endpoint = {"name": "calculator", "description": "Computes.", "path": "/calculate", "parameters": expression}
     tools = {"tools": [{"name": "http", "config": {"base_url": url, **limits, "endpoints": [endpoint]}}]}
-    (folder / "tools.yaml").write_text(json.dumps(tools))
-    return [f"actor_rollout_ref.rollout.multi_turn.tool_config_path={folder}/tools.yaml"]
+    path = folder / "tools.yaml"
+    path.write_text(json.dumps(tools))
+    return path
 
 
-def judge_words(url: str, **limits: float) -> list[str]:
-    """Return the override that adds a judge on a server; the arguments are like those of `tool_words`."""
+def judge_word(url: str, **limits: float) -> str:
+    """Return the override that adds a judge on a server; the arguments are like those of `write_tool_file`."""
     config = ",".join(f"{name}:{value}" for name, value in limits.items())
-    return [f"+agent_rl.reward.components.judge={{kind:judge,weight:0.1,config:{{url:'{url}',model:judge,{config}}}}}"]
+    return f"+agent_rl.reward.components.judge={{kind:judge,weight:0.1,config:{{url:'{url}',model:judge,{config}}}}}"
 
 
 def calculated(handler: Any) -> None:
-    """Answer a call of the calculator with its value."""
+    """Answer a call of the calculator with its value, as plain text, as the policy knows it."""
     (expression,) = parse_qs(urlsplit(handler.path).query)["expression"]
     try:
-        answer(200, {"result": calculate(expression)})(handler)
+        answer(200, calculate(expression).encode(), content_type="text/plain")(handler)
     except ToolError as error:
-        answer(400, {"error": str(error)})(handler)
+        answer(400, str(error).encode(), content_type="text/plain")(handler)
 
 
 def judged(handler: Any) -> None:
@@ -115,7 +119,7 @@ def _flap(healthy: Callable[[Any], None]) -> Callable[[Any], None]:
 
 SERVICE_FAULTS: dict[str, Callable[[Service], None]] = {
     "tool server dead": Service.kill,
-    "tool server slow": lambda service: service.answer_with(answer(200, {"result": 1}, delay_s=4)),
+    "tool server slow": lambda service: service.answer_with(answer(200, b"1", delay_s=4, content_type="text/plain")),
     "tool server flapping": lambda service: service.answer_with(_flap(calculated)),
     "tool server's network stopped": Service.stop,
     "judge dead": Service.kill,

@@ -22,6 +22,7 @@ from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import logger as separate_logger
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from agent_rl.errors import AgentRLError
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
@@ -340,12 +341,16 @@ class AgentTrainer(PPOTrainer):
         reports = trained_samples.reported(keys, batch.partition_id)
         self._reports = dict(zip(map(session_of, finals(keys)), reports, strict=True))
         metrics.update(trained_samples.mean_reports(reports))
-        failed = self.failures.take()
-        scored = len(reports) + len(self.samples.left_out)
-        metrics.update(self.samples.take_metrics(batch, reports, failed))
-        self.failures.require_scored(scored, [tag["error"] for tag in failed.values() if tag["fate"] == "lost"])
         if self.config.algorithm.adv_estimator == remax.ESTIMATOR:
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
+        try:
+            failed = self.failures.take()
+            scored = len(reports) + len(self.samples.left_out)
+            metrics.update(self.samples.take_metrics(batch, reports, failed))
+            self.failures.require_scored(scored, [tag["error"] for tag in failed.values() if tag["fate"] == "lost"])
+        except AgentRLError:
+            self.logger.log(data=metrics, step=global_steps)  # verl would log the step, which is saved, after this
+            raise
 
     def _log_rollout_data(self, batch: KVBatchMeta, *args: Any, **kwargs: Any) -> None:
         """Write the step's rollouts without the padding rows of its batch."""

@@ -105,11 +105,32 @@ def test_a_batch_without_a_trained_token_makes_no_update(estimator):
     assert python(IDLE.format(estimator=estimator)) == "True 1"
 
 
+STOPPED = SESSIONS + """
+from types import SimpleNamespace
+from agent_rl.verl_adapter.failures import FailedSessions
+made = sessions.trainer("sync", "data.train_batch_size=4")
+made.failures = FailedSessions(0.01)
+logged = []
+made.logger = SimpleNamespace(log=lambda data, step: logged.append([step, data["agent/unscored"]]))
+sessions.submit(made, 4)
+made.global_steps = 1
+rows, _ = made.replay_buffer.sample(1, "train", 4)
+rows = made._balance_batch(rows, {})
+try: sessions.measured(made, rows)
+except Exception as error: print(type(error).__name__, logged)
+"""
+
+
+def test_a_step_with_too_many_failures_is_logged_before_the_run_stops():
+    assert python(STOPPED) == "UnscoredError [[1, 9]]"
+
+
 VALIDATION = (
     SESSIONS
     + """
 import numpy as np
 from types import SimpleNamespace
+from agent_rl.verl_adapter.failures import FailedSessions
 made = sessions.trainer("sync", "actor_rollout_ref.rollout.val_kwargs.n=8", "trainer.log_val_generations=0")
 rows = iter(({lost}, 5, 2))
 
