@@ -26,7 +26,7 @@ FAMILIES = bfcl openenv tau2 verifiers $(if $(shell $(PYTHON312) --version 2>/de
 # LangGraph and the SDKs, for gateway_agent: 250 MB.
 PROGRAMS = outputs/environments/programs
 
-.PHONY: quickstart programs certify credit faults hostile growth scale gateways test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
+.PHONY: quickstart programs certify credit faults hostile growth scale gateways test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench bench-peer docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -117,6 +117,10 @@ gateways: $(VENV)/.dev ## docs/reference/gateways.md: which checks five gateways
 
 bench: $(VENV)/.bench ## measurements
 	$(PYTEST) -p tests.conftest benchmarks -m benchmark -s $(ARGS)
+
+bench-peer: $(VENV)/.bench ## SmolLM2 learns SVAMP with TRL and with agent_rl, and verifiers evaluates it: hours, which resume
+	$(PY) -m benchmarks.peer $(SEEDS)
+	$(PY) docs/references.py
 
 docs: $(VENV)/.dev ## the generated references, and the site in outputs/docs
 	$(PY) docs/references.py

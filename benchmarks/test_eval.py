@@ -8,8 +8,6 @@ its own behind a proxy, which lets any program be the agent, and the tools as a 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import subprocess
 import sys
 import time
@@ -20,19 +18,18 @@ from statistics import median
 import pytest
 
 from agent_rl.cli.eval import run_missing
-from agent_rl.data import make_row, write_parquet
+from agent_rl.data import arithmetic, make_row, write_parquet
 from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.runner import Evaluation
 from agent_rl.evaluation.settings import read_settings
+from benchmarks.verifiers import VERIFIERS, agreement, run_program
 
 pytestmark = pytest.mark.benchmark
 
 ROOT = Path(__file__).parents[1]
-PEERS = ROOT / "tests/support/bench"
-VERIFIERS = Path(os.environ.get("VERIFIERS_DIR", f"{sys.prefix}/verifiers"))
-"""Where `make bench` puts verifiers, with what it needs."""
 EPISODES, AT_ONCE, CALLS, ROUNDS = 512, 64, 3, 3
 THEIR_EPISODES, THEIRS_AT_ONCE = 16, 4
+GREEDY = 64
 MOST_OF_VERIFIERS = 1 / 3
 
 
@@ -62,16 +59,27 @@ def ours(server: str, folder: Path) -> tuple[float, float]:
 
 def theirs(server: str, folder: Path) -> tuple[float, float, float]:
     """CPU seconds of verifiers' process and of those that it starts, and wall seconds, of an episode."""
-    arguments = {"url": server, "rows": THEIR_EPISODES, "concurrency": THEIRS_AT_ONCE, "folder": str(folder)}
-    programs = VERIFIERS.absolute() / "bin"
-    command = [str(programs / "python"), str(PEERS / "verifiers_eval.py"), json.dumps(arguments)]
-    env = os.environ | {"PYTHONPATH": str(PEERS), "PATH": f"{programs}:{os.environ['PATH']}"}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["rollouts"], found["calls"]) == (THEIR_EPISODES, CALLS), done.stderr[-3000:]
+    arguments = {"url": server, "rows": THEIR_EPISODES, "concurrency": THEIRS_AT_ONCE, "folder": folder}
+    found = run_program("verifiers_eval.py", arguments)
+    assert (found["rollouts"], found["calls"]) == (THEIR_EPISODES, CALLS)
     own, started, wall = (found[name] / THEIR_EPISODES for name in ("own_cpu_s", "started_cpu_s", "wall_s"))
     return own, started, wall
+
+
+def test_episodes_of_a_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """verifiers and `agent-rl eval` play the quickstart's greedy episodes alike, and score them alike."""
+    if not VERIFIERS.is_dir():
+        pytest.skip("verifiers is not installed: make bench does it")
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    problems, _ = arithmetic.train_test(0, GREEDY, 1)
+    write_parquet([arithmetic.to_row(each, "test", at) for at, each in enumerate(problems)], tmp_path / "rows.parquet")
+    recipe = ROOT / "recipes/quickstart"
+    found = agreement(recipe, [], recipe / "model", tmp_path / "rows.parquet", tmp_path / "episodes")
+    with capsys.disabled():
+        print(f"\n{found['episodes']} episodes: {found['same_text']} with the same text")
+    assert found == dict.fromkeys(("episodes", "same_text", "same_result"), GREEDY)
 
 
 def test_client_cpu_of_an_evaluation(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,6 @@ TRL runs before and after ours, so that other load of the machine meets both.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import threading
-import time
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
@@ -29,6 +24,7 @@ from agent_rl.cpu.profile import profile_of
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import NEW_METRICS
+from benchmarks.trl import TRL, StepClock, train_with_trl
 from tests.e2e.taught import calls, teach
 from tests.e2e.training import run_alone
 
@@ -36,8 +32,6 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[1]
 PEERS = ROOT / "tests/support/bench"
-TRL = Path(os.environ.get("TRL_DIR", f"{sys.prefix}/trl"))
-"""Where `make bench` puts TRL, which verl must not find."""
 SAMPLES = 8
 STEPS = {0.0: 20, 0.1: 7}
 """By the seconds of the tool: TRL runs one call after the other."""
@@ -104,7 +98,7 @@ def run_ours(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
     write_rows(out, prompts, STEPS[tool_s], tool_s)
     command = step_command(out, model, prompts, STEPS[tool_s])
     logged: list[dict[str, Any]] = []
-    with profile_of(model).in_environment(), LineClock(out / NEW_METRICS) as clock:
+    with profile_of(model).in_environment(), StepClock(out / NEW_METRICS) as clock:
         run_alone(command, out, on_metrics=lambda _, metrics: logged.append(metrics), timeout_s=900)
     counted = logged[SKIPPED:]
     assert max(metrics["training/rollout_probs_diff_mean"] for metrics in logged) < 1e-3
@@ -116,51 +110,25 @@ def run_ours(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
     )
 
 
-class LineClock(threading.Thread):
-    """Notes when verl wrote each line of a file: a logged step. The launcher reads them half a second later."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path, self.times, self.ended = path, list[float](), threading.Event()
-
-    def run(self) -> None:
-        while not self.ended.wait(0.01):
-            lines = self.path.read_bytes().count(b"\n") if self.path.exists() else 0
-            self.times += [time.perf_counter()] * (lines - len(self.times))
-
-    def __enter__(self) -> LineClock:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        self.join()
-
-
 def run_trl(out: Path, model: Path, prompts: int, tool_s: float, seed: int) -> Side:
     problems, _ = arithmetic.train_test(0, prompts * STEPS[tool_s], 16)
     rows = [{"prompt": [{"role": "user", "content": p.question}], "ground_truth": p.answer} for p in problems]
     out.mkdir()
     (out / "rows.json").write_text(json.dumps(rows))
-    settings = {
-        "model": str(model),
-        "rows_path": f"{out}/rows.json",
-        "prompts": prompts,
-        "samples": SAMPLES,
-        "steps": STEPS[tool_s],
+    options = {
+        "per_device_train_batch_size": prompts * SAMPLES,
+        "num_generations": SAMPLES,
+        "max_completion_length": 448,
+        "max_tool_calling_iterations": 9,
+        "learning_rate": 1e-6,
+        "max_steps": STEPS[tool_s],
+        "bf16": False,
         "seed": seed,
-        "tool_s": tool_s,
-        "out": f"{out}/trainer",
     }
-    command = [sys.executable, str(PEERS / "trl_step.py"), json.dumps(settings)]
-    env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{TRL}", "HF_HOME": f"{out}/cache"}
-    for name in ("VERL_PLATFORM", "OMP_NUM_THREADS"):
-        env.pop(name, None)
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    counted = {key: values[SKIPPED - 1 :] for key, values in found.items()}
-    return Side(counted["seconds"], counted["response_tokens"], counted["tool_calls"], {})
+    steps = train_with_trl(model, out / "rows.json", out / "trainer", options, tool_s=tool_s)
+    seconds = [after["time"] - before["time"] for before, after in pairwise(steps)]
+    lengths, calls = ([step[key] for step in steps[SKIPPED:]] for key in ("response_tokens", "tool_calls"))
+    return Side(seconds[SKIPPED - 1 :], lengths, calls, {})
 
 
 def show(name: str, side: Side) -> None:

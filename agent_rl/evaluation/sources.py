@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -100,13 +100,14 @@ def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySourc
 
 
 @asynccontextmanager
-async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
+async def serve(model: Path, name: str, log: Path, flags: Sequence[str] = ()) -> AsyncIterator[str]:
     """Start a server, and yield its address when it is ready.
 
     Args:
         model: the model's folder.
         name: the model's name on the server.
         log: file for the server's output.
+        flags: more command-line flags of the server, which override others.
 
     Raises:
         ConfigError: the machine has no accelerator and the CPU was not selected, or the server does not start.
@@ -116,7 +117,7 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
         remedy = "Set VERL_PLATFORM=cpu to use the CPU, or pass a server with --endpoint"
         raise ConfigError("VERL_PLATFORM", "there is no accelerator on this machine", remedy)
     port = _free_port()
-    process = _start(model, name, port, log)
+    process = _start(model, name, port, log, flags)
     try:
         url = f"http://127.0.0.1:{port}"
         await _ready(url, process, log)
@@ -145,11 +146,11 @@ def _free_port() -> int:
             return port
 
 
-def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[bytes]:
+def _start(model: Path, name: str, port: int, log: Path, flags: Sequence[str]) -> subprocess.Popen[bytes]:
     command, env = server_command(model, name, port)
     with open(log, "wb") as output:
         return subprocess.Popen(
-            command,
+            [*command, *flags],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=env,

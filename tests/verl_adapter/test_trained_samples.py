@@ -105,7 +105,9 @@ def test_a_batch_without_a_trained_token_makes_no_update(estimator):
     assert python(IDLE.format(estimator=estimator)) == "True 1"
 
 
-STOPPED = SESSIONS + """
+STOPPED = (
+    SESSIONS
+    + """
 from types import SimpleNamespace
 from agent_rl.verl_adapter.failures import FailedSessions
 made = sessions.trainer("sync", "data.train_batch_size=4")
@@ -119,6 +121,7 @@ rows = made._balance_batch(rows, {})
 try: sessions.measured(made, rows)
 except Exception as error: print(type(error).__name__, logged)
 """
+)
 
 
 def test_a_step_with_too_many_failures_is_logged_before_the_run_stops():

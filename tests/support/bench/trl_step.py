@@ -1,4 +1,4 @@
-"""Steps of TRL's GRPOTrainer with a tool, on the rows and the model of the comparison; a program of its own.
+"""Steps of TRL's GRPOTrainer with a calculator, on the rows and the model of a comparison; a program of its own.
 
 The conversations are token for token those of agent_rl's `react_agent`: the chat template writes tool calls and results
 as that agent does, and a response schema reads the calls. TRL gets the settings that are fastest on a CPU.
@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -20,6 +19,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from agent_rl.errors import ToolError
 from agent_rl.rewards.scorers.math.numeric import numeric_match
 from agent_rl.tools.builtin.calculator import calculate
 
@@ -67,25 +67,59 @@ RESPONSE_SCHEMA = {
 }
 
 
-class Clock(TrainerCallback):
-    """When each step ended."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        self.times.append(time.perf_counter())
+FREE_CALLS = 3
+"""A call beyond these costs 0.1, at most 0.5 together; a turn that is neither a call nor an answer costs 0.2 / 3."""
 
 
-def main(
-    model: str, rows_path: str, prompts: int, samples: int, steps: int, tool_s: float, seed: int, out: str
-) -> None:
+class StepLog(TrainerCallback):
+    """Writes a line for each step when it has ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lengths: list[float] = []
+
+    def on_log(self, *args: Any, logs: dict[str, float], **kwargs: Any) -> None:
+        if "reward" in logs:
+            line = {
+                "time": time.perf_counter(),
+                "reward": logs["reward"],
+                "tool_calls": logs["tools/call_frequency"],
+                "response_tokens": self.lengths[-1],
+            }
+            with self.path.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+def scored(talk: list[dict[str, Any]], ground_truth: str) -> float:
+    """Return the reward of an episode: correctness, minus needless calls, minus a malformed turn, which ends it."""
+    last = talk[-1]
+    _, mark, answer = (last["content"] or "").rpartition("Final Answer:")
+    calls = sum(len(message.get("tool_calls") or ()) for message in talk)
+    is_malformed = not mark and not last.get("tool_calls")
+    correctness = float(bool(mark) and numeric_match(answer, ground_truth))
+    return correctness - min(0.5, 0.1 * max(0, calls - FREE_CALLS)) - 0.2 / 3 * is_malformed
+
+
+def main(model: str, rows_path: str, tool_s: float, out: str, options: dict[str, Any], saves: bool = False) -> None:
+    """Train, and write `out/steps.jsonl`.
+
+    Args:
+        model: folder of the model.
+        rows_path: JSON file of the rows, which have a `prompt` and a `ground_truth`.
+        tool_s: seconds that a call takes.
+        out: folder for the trainer's files, and for the trained model if `saves`.
+        options: arguments of GRPOConfig that the comparisons do not share.
+        saves: whether to save the trained model.
+    """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     rows = json.loads(Path(rows_path).read_text())
     tokenizer = AutoTokenizer.from_pretrained(model)
+    if saves:
+        tokenizer.save_pretrained(out)
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.response_schema = RESPONSE_SCHEMA
-    lengths: list[float] = []
+    Path(out).mkdir(exist_ok=True)
+    log = StepLog(Path(out) / "steps.jsonl")
 
     def calculator(expression: str) -> str:
         """Evaluates an arithmetic expression.
@@ -98,51 +132,38 @@ def main(
         """
         if tool_s:
             time.sleep(tool_s)
-        return calculate(expression)
+        try:
+            return calculate(expression)
+        except ToolError as error:
+            return f"Error: {error}"
 
     def reward(completions: list[Any], ground_truth: list[str], completion_ids: list[Any], **_: Any) -> list[float]:
-        lengths.append(mean(map(len, completion_ids)))
-        answers = [talk[-1]["content"].rpartition("Final Answer:")[2] for talk in completions]
-        return [float(numeric_match(answer, truth)) for answer, truth in zip(answers, ground_truth, strict=True)]
+        log.lengths.append(mean(map(len, completion_ids)))
+        return [scored(talk, truth) for talk, truth in zip(completions, ground_truth, strict=True)]
 
-    clock = Clock()
     trainer = GRPOTrainer(
         model=model,
         processing_class=tokenizer,
         reward_funcs=reward,
         tools=[calculator],
         train_dataset=Dataset.from_list(rows),
-        callbacks=[clock],
+        callbacks=[log],
         args=GRPOConfig(
             output_dir=out,
             use_cpu=True,
-            bf16=False,
             gradient_checkpointing=False,
-            per_device_train_batch_size=prompts * samples,
-            num_generations=samples,
-            max_completion_length=448,
-            max_tool_calling_iterations=9,
-            learning_rate=1e-6,
             beta=0.0,
-            max_steps=steps,
-            seed=seed,
             shuffle_dataset=False,
             logging_steps=1,
             save_strategy="no",
             report_to=[],
             disable_tqdm=True,
+            **options,
         ),
     )
     trainer.train()
-    logged = [entry for entry in trainer.state.log_history if "tools/call_frequency" in entry]
-    times = clock.times
-    result = {
-        "seconds": [after - before for before, after in pairwise(times)],
-        "response_tokens": lengths[1:],
-        "tool_calls": [entry["tools/call_frequency"] for entry in logged][1:],
-        "reward": [entry["reward"] for entry in logged][1:],
-    }
-    print(json.dumps(result))
+    if saves:
+        trainer.model.save_pretrained(out)
 
 
 if __name__ == "__main__":
