@@ -96,7 +96,7 @@ hostile: $(VENV)/.dev ## docs/reference/faults.md: commands without a network, h
 	$(PY) -m benchmarks.hostile
 	$(PY) docs/references.py
 
-failures: $(VENV)/.dev ## what a training loses when 5% of its trajectories fail, in docs/reference: a quarter of an hour
+failures: $(VENV)/.dev ## what a training loses when 5% of its trajectories fail, in docs/reference: half an hour
 	$(PY) -m benchmarks.failures
 	$(PY) docs/references.py
 

@@ -4,7 +4,7 @@
 
 The quickstart's model trains for 20 steps with a calculator on a server and a judge on a server. A trajectory fails for
 one of four reasons, with equal probability: the tool's server or the judge answers with status 500, the engine refuses
-a request, or the session breaks after a turn. Each failure costs one sample: nothing is tried again. Three seeds train
+a request, or the session breaks after a turn. Each failure costs one sample: nothing is tried again. Eight seeds train
 with and without failures, in turns. Then the first seed runs once more both ways with a learning rate of 0, which shows
 how far the mean reward of the trajectories that do not fail is from that of all.
 """
@@ -22,6 +22,7 @@ from typing import Any
 
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.run_folder import machine, versions
+from agent_rl.trajectory.estimates import estimate_mean
 from benchmarks.namespaces import ROOT
 from benchmarks.services import TOOL_FILE, calculated, judge_word, judged, write_tool_file
 from benchmarks.training_run import RECIPE
@@ -31,7 +32,7 @@ from tests.support.http_faults import FaultyServer, answer
 RESULTS = ROOT / "docs/reference/failures.json"
 WORK = ROOT / "outputs/failures"
 SCRIPT = ROOT / "tests/support/bench/failing_sessions.py"
-SEEDS, STEPS, PROMPTS, SAMPLES = (0, 1, 2), 20, 16, 8
+SEEDS, STEPS, PROMPTS, SAMPLES = range(8), 20, 16, 8
 SHARE, KINDS = 0.05, 4
 CALLS = 1.25
 """Mean number of calls of a trajectory; the tool's server sees calls, not trajectories."""
@@ -103,21 +104,27 @@ def compared(runs: list[dict[str, Any]]) -> dict[str, Any]:
         scored = sum(PROMPTS * SAMPLES - lost for each in own for lost in each["unscored"][1:])
         return scored / sum(sum(each["step_s"][1:]) for each in own)
 
-    curves = [[fmean(each["reward"][start : start + 5]) for start in range(0, STEPS, 5)] for each in clean]
-    hit = [fmean(each["reward"][at] for each in failing) for at in range(STEPS)]
+    parts = [list(zip(*(_of_5_steps(each["reward"]) for each in own), strict=True)) for own in (clean, failing)]
+    pairs = [[[late - early] for early, late in zip(*part, strict=True)] for part in zip(*parts, strict=True)]
     return {
         "unscored_share": fmean(lost for each in failing for lost in each["unscored"]) / (PROMPTS * SAMPLES),
         "per_second": {"failing": per_second(failing), "undisturbed": per_second(clean)},
         "ratio": per_second(failing) / per_second(clean),
         "rewards_of_5_steps": {
-            "undisturbed": [[round(min(part), 3), round(max(part), 3)] for part in zip(*curves, strict=True)],
-            "failing": [round(fmean(hit[start : start + 5]), 3) for start in range(0, STEPS, 5)],
+            "undisturbed": [[round(min(part), 3), round(max(part), 3)] for part in parts[0]],
+            "failing": [round(fmean(part), 3) for part in parts[1]],
+            "difference": [estimate_mean(pair).plain(3) for pair in pairs],
         },
         "frozen": {
             name: {"mean": round(fmean(own), 4), "error": round(stdev(own) / len(own) ** 0.5, 4)}
             for name, own in frozen.items()
         },
     }
+
+
+def _of_5_steps(rewards: list[float]) -> list[float]:
+    """Return the mean of each 5 steps."""
+    return [fmean(rewards[start : start + 5]) for start in range(0, STEPS, 5)]
 
 
 def main() -> None:

@@ -95,12 +95,15 @@ again.
 {record["unscored_share"]:.1%} of the trajectories failed. Scored trajectories per second were
 {record["ratio"]:.0%} of those of the undisturbed runs ({record["per_second"]["failing"]:.1f} and
 {record["per_second"]["undisturbed"]:.1f}). The mean reward of the runs with failures, and the range of the
-{sum(not each["share"] for each in runs)} undisturbed seeds:
+{sum(not (each["share"] or each["is_frozen"]) for each in runs)} undisturbed seeds, with the mean difference of the
+seeds and its 95% interval:
 """
-    columns = ("steps", "with failures", "undisturbed")
+    columns = ("steps", "with failures", "undisturbed", "difference")
     rows = []
-    for at, (own, (low, high)) in enumerate(zip(rewards["failing"], rewards["undisturbed"], strict=True)):
-        rows.append((f"{5 * at + 1} to {5 * at + 5}", f"{own:.3f}", f"{low:.3f} to {high:.3f}"))
+    parts = zip(rewards["failing"], rewards["undisturbed"], rewards["difference"], strict=True)
+    for at, (own, (low, high), less) in enumerate(parts):
+        difference = f"{less['mean']:+.3f} [{less['low']:+.3f}, {less['high']:+.3f}]"
+        rows.append((f"{5 * at + 1} to {5 * at + 5}", f"{own:.3f}", f"{low:.3f} to {high:.3f}", difference))
     own, all_ = record["frozen"]["failing"], record["frozen"]["undisturbed"]
     tail = f"""With a learning rate of 0, the mean reward of {steps} steps was {own["mean"]:.3f} (standard error
 {own["error"]:.3f}) with failures and {all_["mean"]:.3f} ({all_["error"]:.3f}) without: the failures by themselves
