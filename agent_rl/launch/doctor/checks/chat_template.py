@@ -32,7 +32,7 @@ PARAMETERS = {"type": "object", "properties": {"expression": {"type": "string"}}
 TOOL = {"type": "function", "function": {"name": NAME, "description": "Compute.", "parameters": PARAMETERS}}
 THOUGHT = "<think>\nI should compute that.\n</think>\n\n"
 AROUND = 40
-"""Number of characters to show of each text at a difference."""
+"""Number of characters of each text to show where two texts differ."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Checks a machine's GPUs and how they are divided, a CPU's cores, and the stack's requirements for a GPU node.
+"""Checks a machine's GPUs, how they are divided, the threads on a CPU, and what the stack requires of a GPU node.
 
 `STACK` lists what torch for CUDA 13, SGLang 0.5.13 and verl 0.9.1 require of a node but do not check themselves, with
 the consequence and the source of each. Other requirements are calculated from the
