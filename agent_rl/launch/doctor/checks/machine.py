@@ -277,5 +277,5 @@ def profile(case: Case) -> Iterator[Finding]:
     model, alone = case.model.folder or case.model.name, case.get("trainer.v1.trainer_mode", "sync") == "sync"
     chosen = profile_of(model, alone, count, processes=case.number("trainer.n_gpus_per_node", 1))
     if threads not in (None, "", str(chosen.threads)):
-        text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1 thread"
+        text = f"{threads}: processes that share {count} cores have run up to 15 times slower than with 1 thread"
         yield warning(text, f"Unset the variable; agent_rl sets {chosen.threads}", "OMP_NUM_THREADS")
