@@ -1,4 +1,4 @@
-"""`Ledger`: the folder of one evaluation, which lets the same command resume after a crash.
+"""`Ledger`: stores one evaluation in a folder, so that the same command can resume after a crash.
 
 `settings.json` records the settings; `trajectories.jsonl` gets one line per finished episode. If a killed process
 leaves an incomplete line, that episode runs again. If the machine itself crashes, the last lines may be lost.
@@ -121,7 +121,7 @@ class Ledger:
 
     def _require_same(self, fixed: dict[str, Any]) -> None:
         path = self.folder / "settings.json"
-        if not (self.path.exists() and self.path.stat().st_size):  # no episode has finished in this folder
+        if not (self.path.exists() and self.path.stat().st_size):  # no episode has finished in this folder yet
             replace_file(path, json.dumps(fixed, indent=2) + "\n")
             return
         if not path.exists():
@@ -130,7 +130,7 @@ class Ledger:
         known, wanted = dict(leaves(json.loads(path.read_text()))), dict(leaves(fixed))
         for key in [*wanted, *known]:
             if key == WEIGHTS and None in (known.get(key), wanted.get(key)):
-                continue  # an endpoint does not report its weights
+                continue  # cannot be compared, because an endpoint does not report its weights
             if known.get(key) != wanted.get(key):
                 problem = f"{wanted.get(key)!r}, but {self.folder} was started with {known.get(key)!r}"
                 if "sha256:" in str(wanted.get(key)):

@@ -95,7 +95,7 @@ SETTINGS: Mapping[str, str | Callable[[RunCase], Value]] = {
     "validation_turns": TURNS,
     "gpus": lambda case: case.number("trainer.n_gpus_per_node", 1) * case.number("trainer.nnodes", 1),
 }
-"""The key or function that reads each setting from a configuration; a `warmup` below 1 is a share of the steps."""
+"""The configuration key or function that provides each setting's value; a `warmup` below 1 is a share of the steps."""
 STATED = {
     "rows": ("data.train_files",),
     "test": ("data.val_files",),
@@ -157,7 +157,7 @@ class Comparison(NamedTuple):
 
     @property
     def known(self) -> list[Difference]:
-        """The differences in which both values are known."""
+        """The differences for which both values are known."""
         return [difference for difference in self.differences if UNKNOWN not in difference]
 
     @property
@@ -196,7 +196,7 @@ def cards() -> dict[str, Card]:
 
 
 def compare(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Comparison]:
-    """Compare a recipe with each published run whose card names the recipe, in the size that the card selects.
+    """Compare each published run whose card names the recipe with the recipe in the size that the card selects.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
@@ -225,7 +225,7 @@ def shown(value: Value) -> str:
 
 
 def _pairs(card: Card, own: Counterpart, case: RunCase, described: RunCase) -> Iterator[Difference]:
-    """Yield each setting's value on the card and in the recipe; the card assumes the configuration `described`."""
+    """Yield each setting with its values on the card and in `case`; the card was written for `described`."""
     for name, reader in SETTINGS.items():
         here = case.get(reader, NONE) if isinstance(reader, str) else reader(case)
         yield Difference(name, card.settings.get(name, UNKNOWN), here)

@@ -35,7 +35,7 @@ def predict(recipe: str, overrides: Sequence[str], run: str) -> Iterator[Predict
         run: the folder of a run of the CPU version.
 
     Raises:
-        ConfigError: the folder has no trace, or no training episode.
+        ConfigError: the folder contains no trace, or the trace contains no training episode.
     """
     case, tables = Case(config=compose(recipe, overrides), recipe=recipe), read_trace(run)
     episodes = tables.trajectories[tables.trajectories["split"] != "test"]

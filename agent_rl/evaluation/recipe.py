@@ -16,7 +16,7 @@ from agent_rl.trajectory.run_files import read_record
 
 
 def split_words(recipe: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split `key=value` words into changes of the recipe, such as `size=0.5b`, and settings of the evaluation."""
+    """Split `key=value` words into changes to the recipe, such as `size=0.5b`, and settings for the evaluation."""
     known = {*groups(recipe).keys() - EvaluationSettings.model_fields.keys(), *TRAINING_ONLY}
     choices = [word for word in words if word.lstrip("+").partition("=")[0] in known]
     return choices, [word for word in words if word not in choices]

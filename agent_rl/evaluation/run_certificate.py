@@ -26,9 +26,9 @@ from agent_rl.work.store import Pieces
 
 CERTIFICATES = "docs/reference/certificates.json"
 EXAMPLES = 3
-"""Number of problems shown per line."""
+"""Maximum number of problems shown for each line of the report."""
 MOST_WEIGHTS = 3
-"""Maximum number of steps whose weights are used to recompute log-probs, because a checkpoint must first be merged."""
+"""Log-probs are recomputed for at most this number of a run's steps, because each step's checkpoint must be merged."""
 PLAIN = {
     "algorithm.norm_adv_by_std_in_grpo": True,
     "algorithm.gamma": 1.0,
@@ -44,7 +44,7 @@ BESIDES = {
     "actor_rollout_ref.actor.entropy_coeff": 0,
     "actor_rollout_ref.actor.ppo_epochs": 1,
 }
-"""Keys that a certificate covers only with these values."""
+"""Keys for which a certificate covers only these values."""
 ATTACKED = 32
 """Maximum number of trajectories with which the reward is attacked."""
 
@@ -70,8 +70,8 @@ def certify_run(
 
     Args:
         path: a run's folder, or a dump; see `run_record`.
-        tokenizer: folder or name of the policy's model; None means the run's model or, for a dump, one of the weights.
-        weights: by step, the folder of the weights that sampled it (0: all other steps); None means the run's weights.
+        tokenizer: folder or name of the model; None means the run's model or, for a dump, the first of `weights`.
+        weights: the folder of each step's sampling weights (key 0: all other steps); None means the run's weights.
         algo: the value of `algo=` with which a dump was trained.
 
     Raises:
@@ -107,7 +107,7 @@ def certify_run(
 
 
 def _line(check: str, source: str, found: checks.Found, are_own: bool = False) -> Line:
-    """Return a check's line; if it reads the run's own files (`are_own`), a ConfigError means "not checked"."""
+    """Return a check's line; if the check reads the run's own files (`are_own`), a ConfigError means "not checked"."""
     problems = []
     try:
         while True:
@@ -125,7 +125,7 @@ def _line(check: str, source: str, found: checks.Found, are_own: bool = False) -
 
 
 def _weights(path: Path, keys: Mapping[str, Any], steps: set[int]) -> dict[int, str]:
-    """Return the folders of the weights that sampled some of a run's steps; {} unless each step has its own weights."""
+    """Return the folders of the weights that sampled up to `MOST_WEIGHTS` steps, or {} if a step may mix weights."""
     if keys.get("trainer.v1.trainer_mode") != "sync":
         return {}
     folder = Path(keys["trainer.default_local_dir"]).expanduser()

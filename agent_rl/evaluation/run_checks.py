@@ -1,7 +1,7 @@
 """The checks of `agent-rl certify run`.
 
-Each check is a generator that yields the problems of the samples and returns a description of what it examined. A check
-that cannot examine anything raises `NotCheckedError` with the reason.
+Each check is a generator that yields the problems it finds in the samples, and returns a description of what it
+examined. A check that cannot examine anything raises `NotCheckedError` with the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Found = Generator[str, None, str]
 MOST = 64
 """Maximum number of trajectories per step whose log-probs are recomputed."""
 FAR, STALE = 0.05, 0.02
-"""Mean differences above which log-probs do not match the given weights, or may match earlier weights."""
+"""Mean differences above which log-probs do not match the given weights (`FAR`) or may match earlier ones (`STALE`)."""
 CHANCE = 1e-6
 """Maximum probability of a false alarm about the temperature."""
 NO_TOKENS = "no tokens were stored: set agent_rl.trace.tokens=true"
@@ -64,7 +64,7 @@ def check_tokens(samples: Iterable[StoredSample], settings: AgentRLSettings) -> 
 
 
 def _first_difference(sample: StoredSample) -> int | None:
-    """Return the index of the first token that differs between the engine and training, or None if none is known."""
+    """Return the index of the first token at which engine and training differ, or None if no difference is known."""
     pairs = chain.from_iterable(zip(own["response_ids"], own["mask"], strict=False) for own in sample.sequences)
     trained = (token for token, mask in pairs if mask)
     sampled = chain.from_iterable(sample.trajectory.info.get("sampled_ids", ()))
@@ -123,7 +123,7 @@ def check_log_probs(samples: Iterable[StoredSample], weights: Mapping[int, str],
 
     Args:
         samples: the samples.
-        weights: by step, the folder of the weights that sampled it; the key 0 means all other steps.
+        weights: the folder of the weights that sampled each step, by step; the key 0 means all other steps.
         evidence: filled with the tokens' log-likelihood ratios at `FACTORS` times each requested temperature.
     """
     seen, errors, earlier = Counter[int](), defaultdict[int, list[Any]](list), defaultdict[int, list[Any]](list)
@@ -174,9 +174,9 @@ def _model(folder: str) -> ModelLogProbs:
 def check_sampling(evidence: Mapping[float, Any], truncates: bool) -> Found:
     """The tokens were sampled at the requested temperature.
 
-    If they were, the mean likelihood ratio of other temperatures exceeds x with a probability of at most 1/x (Markov's
-    inequality), regardless of the number of tokens. The inequality requires that the given model sampled the tokens,
-    and that the choice of the stored trajectories does not depend on their tokens.
+    For tokens sampled at the requested temperature, the mean likelihood ratio of other temperatures exceeds x with a
+    probability of at most 1/x (Markov's inequality), regardless of the number of tokens. The inequality requires that
+    the given model sampled the tokens, and that the choice of the stored trajectories does not depend on their tokens.
     """
     if truncates or not evidence:
         raise NotCheckedError("top_p or top_k truncates the sampling" if truncates else "no log-probs were recomputed")
@@ -191,7 +191,7 @@ def check_sampling(evidence: Mapping[float, Any], truncates: bool) -> Found:
 
 
 def check_rewards(samples: Iterable[StoredSample], settings: AgentRLSettings) -> Found:
-    """Rewards are weighted sums of components, trained trajectories have rewards, and a group has a single prompt."""
+    """Rewards are weighted sums of components, trained trajectories have rewards, and a group shares one prompt."""
     own = settings.reward
     is_sum = own.combine == "sum" and not any("combine" in each for each in own.per_data_source.values())
     scored, compared, prompts = 0, 0, dict[str, tuple[str, Any]]()

@@ -30,13 +30,13 @@ from agent_rl.verl_adapter.stragglers import EndedEarlyError
 from agent_rl.verl_adapter.trained_samples import WITHOUT_GROUP
 
 UNEXPLAINED = "unexplained"
-"""The fate of a scored trajectory that is missing from all batches without a known reason."""
+"""The fate of a scored trajectory that is missing from all batches for no known reason."""
 UNUSED = "unused"
 """The fate of a scored trajectory that was sampled after the last update, or in a step that a resumed run repeated."""
 
 
 class StoredSample(NamedTuple):
-    """A sampled trajectory with its sequences in `info["tokens"]`, and the rows of batches that trained on it."""
+    """A sampled trajectory, with its sequences in `info["tokens"]`, and its rows in the batches of updates."""
 
     trajectory: Trajectory
     rows: list[TrainedRow]
@@ -140,7 +140,7 @@ def read_run(folder: Path, keys: Mapping[str, Any], started: Sequence[str]) -> I
 
 
 def _reason(scored: int, keys: Mapping[str, Any]) -> str:
-    """Return why a scored trajectory is in no batch, given its group's number of scores and the configuration."""
+    """Return why a scored trajectory is in no batch, given the number of scores in its group and the configuration."""
     estimator = keys["algorithm.adv_estimator"]
     needs_group = estimator not in WITHOUT_GROUP and keys["actor_rollout_ref.rollout.n"] > 1
     if (scored < 2 and needs_group) or estimator == remax.ESTIMATOR:

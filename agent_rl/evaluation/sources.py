@@ -107,7 +107,7 @@ async def serve(model: Path, name: str, log: Path, flags: Sequence[str] = ()) ->
         model: the model's folder.
         name: the model's name on the server.
         log: file for the server's output.
-        flags: more command-line flags of the server, which override others.
+        flags: additional command-line flags for the server, which override its other flags.
 
     Raises:
         ConfigError: the machine has no accelerator and the CPU was not selected, or the server does not start.

@@ -61,7 +61,7 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
     rows = [list(row) for _, row in groupby(scored, attrgetter("row"))]
 
     def by_name(field: str) -> dict[str, Any]:
-        """Return an estimate over the rows for each name in a field of the records."""
+        """Return an estimate over all rows for each name in the mapping `field` of the records."""
         values = [[getattr(record, field) for record in row] for row in rows]
         names = sorted({name for row in values for sample in row for name in sample})
         return {name: estimate(name)([[sample[name] for sample in row] for row in values]).plain() for name in names}
@@ -89,7 +89,7 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
 
 
 def table(summary: dict[str, Any], title: str) -> Table:
-    """Return the summary as a terminal table, with a column for all rows and one for each of several data sources."""
+    """Return the summary as a table with a column for all rows and, if there are several, one for each data source."""
     columns = {"all": summary["all"], **summary["data_sources"]}
     result = Table(title=Text(title), title_justify="left")
     result.add_column("")

@@ -47,7 +47,7 @@ BRIDGES = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
 """Name prefixes of interfaces that cannot reach other nodes."""
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables that the launcher reads but does not pass to its children, because verl's workers use two of these names
-for other values."""
+for other purposes."""
 
 Check = Callable[[str], None]
 
@@ -280,7 +280,7 @@ def _answers(nodes: Nodes) -> bool | None:
 
 
 def _own_address(head: str) -> list[str]:
-    """Return the option that binds Ray to this host's address, if the head's name resolves to one."""
+    """Return the option that binds Ray to this host's address, if the name `head` resolves to such an address."""
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(head, None, type=socket.SOCK_STREAM)}
     except OSError:

@@ -45,7 +45,7 @@ def quoted(value: object) -> str:
 
 
 def rewrite(overrides: Sequence[str]) -> list[str]:
-    """Return a run's overrides with current keys; changes are printed.
+    """Return a run's overrides with old keys replaced by current ones; each change is printed.
 
     The launcher calls this function first; all later code, including the trainer's process, uses the returned words.
 
@@ -64,7 +64,7 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
 
 
 def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
-    """Return a run's overrides: the platform's groups, the recipe's file paths, `words`, and those for joining Ray.
+    """Return a run's overrides: the platform's groups, the recipe's file paths, `words`, and overrides to join Ray.
 
     Args:
         folder: the recipe's folder.
@@ -76,7 +76,7 @@ def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
         if (folder / "size" / "cpu.yaml").is_file():
             groups.append("size=cpu")
     words = [*(f"{key}={quoted(path)}" for key, path in found_files(folder).items()), *words]
-    # ++ makes hydra accept keys that a recipe does not list, in sections that may have any keys
+    # in sections that may contain any key, ++ makes hydra accept keys that the recipe does not list
     words = [f"++{word}" if is_free(word.partition("=")[0]) else word for word in words]
     words = [f"+{word}" if word.startswith("policy=") else word for word in words]  # overrides the recipe
     return [*groups, *words, *(_joining() if joins_ray() else ())]
@@ -103,7 +103,7 @@ def trainer_command(
 
 
 def _environment(overrides: Sequence[str]) -> list[str]:
-    """Return the variables from the table of old keys that are set, unless an override sets the same key."""
+    """Return the environment variables in the table of old keys that are set and whose new key no override sets."""
     keys = argument_keys(overrides)
     names = [(row.old.removeprefix("$"), row.new) for row in rows() if row.old.startswith("$")]
     return [f"${name}={os.environ[name]}" for name, new in names if os.environ.get(name) and new not in keys]

@@ -106,7 +106,7 @@ def unknown_keys(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
         here = f"{path}.{key}".lstrip(".")
         if here in NOT_IN_YAML or is_free(here):
             continue
-        if key not in set(verls.keys()):  # not `in verls`, which is false for a mandatory value (`???`)
+        if key not in set(verls.keys()):  # `key in verls` would be false for a mandatory value (`???`)
             yield here
         elif OmegaConf.is_dict(ours._get_node(key)) and OmegaConf.is_dict(verls._get_node(key)):
             yield from unknown_keys(ours[key], verls[key], here)
@@ -178,7 +178,7 @@ def _problems(node: Any, path: str = "") -> Iterator[ConfigError]:
             problem = _RESOLVING.sub(r"\1", str(error).splitlines()[0])
             written: Any = OmegaConf.to_container(node)
             cause = re.search(r"(?:'|type )([^' ]+)", problem)
-            if cause is None or cause[1] in str(written[key]):  # skips problems that another key causes
+            if cause is None or cause[1] in str(written[key]):  # skips a problem that is in another key's value
                 yield ConfigError(here, problem, f"Set {here}=...")
         else:
             if OmegaConf.is_config(value) and not OmegaConf.is_interpolation(node, key):

@@ -28,7 +28,7 @@ from agent_rl.launch.stopping import STOPPED, StoppedRun
 from agent_rl.work.text import named
 
 GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
-"""Numbers of errors raised when the terminal, or the process that reads the output, is gone."""
+"""Error numbers which mean that the terminal, or the process that reads the output, is gone."""
 
 
 def _ignore_errors(event: Callable[..., None]) -> Callable[..., None]:
@@ -104,7 +104,7 @@ class Display:
 
     @_ignore_errors
     def tick(self, asked: str | None = None) -> None:
-        """Redraw the display, twice per second; `asked` names the signal that requested an end after the step."""
+        """Redraw the display; called twice per second. `asked` is the signal that requested an end after the step."""
         if asked is not None and not self._asked:
             self._asked = True
             self._request(f"{asked}: the run ends after step {self.progress.step_number}; a second signal ends it now")
@@ -144,7 +144,7 @@ class Display:
             panel.stop(status)
 
     def fail(self, error: Exception) -> None:
-        """Show lines instead of a panel that has failed, and nothing if the terminal or the output's reader is gone."""
+        """Replace a failed panel with lines, or show nothing more if the terminal or the output's reader is gone."""
         panel, self._panel = self._panel, None
         if getattr(error, "errno", None) in GONE:  # later output is discarded
             os.dup2(os.open(os.devnull, os.O_WRONLY), (self.stream or sys.stdout).fileno())

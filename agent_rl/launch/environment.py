@@ -3,7 +3,7 @@
 A run on GPUs needs these variables, which NVIDIA's wheels do not set:
 
 - `LD_LIBRARY_PATH` contains the folder of CUDA's runtime library. SGLang preloads torch_memory_saver, for which the
-  loader needs that library before Python runs (https://github.com/sgl-project/sglang/issues/36533).
+  loader needs CUDA's runtime library before Python runs (https://github.com/sgl-project/sglang/issues/36533).
 - `CUDA_HOME` is a toolkit with which SGLang builds kernels when they are first used, regardless of its backends.
   SGLang links with `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have no `lib64`, are not a toolkit.
 - `PATH` starts with the environment's `bin`, which contains `ninja`, the program that builds the kernels.
@@ -33,7 +33,7 @@ PARTS = ("bin/nvcc", "lib64/libcudart.so", "include/cuda_runtime.h", VERSION)
 TARGET_HEADER = ("include/nv/target", "include/cccl/nv/target")
 """A toolkit contains one of these headers; CUDA 13 contains the second."""
 SOCKET = "/ray/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store.1"
-"""A socket that Ray creates under `RAY_TMPDIR` or `TMPDIR`; Linux allows socket paths of up to 107 bytes."""
+"""Path of a socket that Ray creates under `RAY_TMPDIR` or `TMPDIR`; Linux allows socket paths of up to 107 bytes."""
 LONGEST = 107 - len(SOCKET)
 """Maximum length in bytes of `RAY_TMPDIR`, for Ray's sockets."""
 LONGEST_OF_ALL = 107 - len("/pymp-00000000/listener-00000000")

@@ -27,13 +27,13 @@ WRONG = 2
 LAST_LINES = 15
 """Number of log lines in a failure's message."""
 ROOM = 1 << 20
-"""A folder with fewer free bytes counts as full; the file that did not fit is usually gone, which frees some space."""
+"""Free bytes below which a folder counts as full; not 0, because the file that did not fit has usually been deleted."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)|Exception): (.+)$")
 _WRAPPERS = ("ray.exceptions.RayTaskError", "torch.distributed.elastic.")
-"""Exceptions that report an exception in another process."""
+"""Exceptions that wrap an exception from another process."""
 _NO_ENGINE = re.compile("ActorDiedError|ActorUnavailableError|Failed to complete async request|Cannot connect to host")
 """The trainer's error when the engine's server, or another process of the run, is gone."""
 _DEAD_ACTOR = re.compile(
@@ -166,7 +166,7 @@ def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _dead_actor(lines: list[str]) -> tuple[str, list[str]] | None:
-    """Describe the first process that died, without the waiting process's traceback; None if Ray reports none."""
+    """Describe the first process that Ray reports as dead or lost, or return None; no traceback is included."""
     match = _DEAD_ACTOR.search("\n".join(lines))
     if match is None:
         if not any("ActorUnavailableError" in line for line in lines):
@@ -179,7 +179,7 @@ def _dead_actor(lines: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _unless_full(cause: str, folders: Iterable[Path]) -> str:
-    """Return the cause, or a message about the first folder in which the disk or the user's quota is full."""
+    """Return the cause, or a message about the first folder whose disk, or the user's quota on it, is full."""
     for folder in folders:
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
@@ -191,7 +191,7 @@ def _unless_full(cause: str, folders: Iterable[Path]) -> str:
 
 
 def _ended(status: int) -> str:
-    """Describe how a process ended from its exit status, which is negative for a signal."""
+    """Return how a process with this exit status ended; the status is negative for a signal."""
     if status >= 0:
         return f"exit status {status}"
     return f"ended by {signal.Signals(-status).name}" + " (out of memory?)" * (status == -signal.SIGKILL)

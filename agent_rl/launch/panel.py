@@ -37,7 +37,7 @@ BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 TAIL = 1 << 24
 """Number of bytes at the trace's end from which a random trajectory is chosen."""
 MOST_CHARACTERS = 500
-"""Number of characters to which a line is shortened before the terminal's width cuts it further."""
+"""Maximum number of characters of a line, even if the terminal is wider."""
 LONGEST_CHART = 60
 LABEL, VALUE = 14, 19
 """Width in columns of a name, and of the first and last value."""
@@ -123,7 +123,7 @@ class RunPanel:
         )
 
     def _parts(self, width: int) -> list[tuple[int, list[RenderableType]]]:
-        """Return the parts from top to bottom, each with its rank; the highest ranks are dropped if space is short."""
+        """Return the panel's parts from top to bottom with their ranks; the highest are dropped if space is short."""
         progress = self.progress
         return [
             (0, [_head(progress, self._status)]),
@@ -207,7 +207,7 @@ def _entry(name: str, text: str, columns: int) -> Text:
 
 
 def _head(progress: RunProgress, status: str) -> RenderableType:
-    """Return the line that shows the progress, with the current stage and the time left, or with how the run ended."""
+    """Return the line that shows the progress, with the current stage and the time left, or how the run ended."""
     done = progress.training[-1]["step"] if progress.training else 0
     if status and not done:
         return _line(f"{status} before the first step", "bold")

@@ -31,9 +31,9 @@ SHARED_MEMORY = Path("/dev/shm")
 NEW_METRICS = "metrics.new.jsonl"
 """File to which verl writes its metrics, and which verl empties at each start."""
 TRAINED = "training/global_step"
-"""A metric that every training step logs, and that a validation alone does not log."""
+"""A metric that every training step logs, but a validation alone does not."""
 LEFT_BEHIND = ("sem.mp-*", "sglang_loads_*")
-"""Shared-memory files that killed processes of Python's multiprocessing and of SGLang 0.5.13 leave behind."""
+"""Patterns of shared-memory files left behind when processes of multiprocessing or SGLang 0.5.13 are killed."""
 POLL_S = 0.5
 STOP_S = 20.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -92,7 +92,7 @@ def run_trainer(
     log, metrics = out / "train.log", out / NEW_METRICS
     mark = hashlib.sha256(os.fsencode(out)).hexdigest()[:16]
     _end_processes(RUN, mark)  # ends processes that an earlier start left when its launcher was killed
-    Tail(metrics, 0, _kept(metrics, _ignore, on_output)).read()  # reads lines that an aborted start left
+    Tail(metrics, 0, _kept(metrics, _ignore, on_output)).read()  # reads any metrics that an aborted start left
     metrics.unlink(missing_ok=True)
     before = shared_files()
     try:
@@ -159,7 +159,7 @@ def process_tree(
 def _end_processes(variable: str, mark: str, session: int | None = None) -> None:
     """Give the processes with this mark time to exit, kill the rest, and remove the weights that they left in memory.
 
-    Processes of the exited child's session are killed too: Ray's agents, which may outlive Ray, overwrite their mark.
+    Processes in the exited child's session are killed too, because Ray's agents may outlive Ray and overwrite the mark.
     """
     psutil.wait_procs(_processes_with(variable, mark), STOP_S)
     for process in _processes_with(variable, mark, session):
@@ -208,7 +208,7 @@ def shared_files() -> set[Path]:
 
 
 def remove_unused(candidates: set[Path]) -> None:
-    """Remove this user's files that no process has mapped.
+    """Remove the candidates that belong to this user and that no process has mapped.
 
     psutil's `memory_maps` would read `smaps`, for which the kernel walks the page tables of every process.
     """
@@ -265,7 +265,7 @@ def _kept(
 
 
 def _is_kept(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
-    """Whether to keep an earlier start's metrics of a step; every start begins by validating the previous step."""
+    """Whether to keep a step's metrics from an earlier start; each start first validates the step it resumes from."""
     if earlier["step"] != first["step"]:
         return bool(earlier["step"] < first["step"])
     return TRAINED in earlier["data"] and TRAINED not in first["data"]

@@ -112,7 +112,7 @@ def data_scripts(folder: Path) -> list[Path]:
 
 
 def rows_remedy(path: str, case: RunCase) -> str:
-    """Return the remedy for a missing file of rows."""
+    """Return the remedy for a missing row file."""
     scripts = data_scripts(recipe_folder(case.recipe)) if case.recipe else []
     how = _cold_start(path, case) or " ".join(f"python {os.path.relpath(script)}" for script in scripts)
     return f"Make the rows with: {how}; or correct the path" if how else "Correct the path"

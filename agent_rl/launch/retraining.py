@@ -1,7 +1,7 @@
 """Compares a run that has `policy=trace` to the run on whose trajectories it trains, before anything is started.
 
-The recorded trajectories and rewards are used unchanged. A different value of a key on which they depend would have no
-effect, and is rejected. Keys on which only the updates depend may differ; `differences` lists them.
+The recorded trajectories and rewards are used unchanged, so a different value of a key on which they depend would have
+no effect, and is rejected. Keys on which only the updates depend may differ; `differences` lists them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REFUSED = {
         "it replaces groups, depending on when their episodes end",
     ),
 }
-"""Keys that must be false, negative, null or empty, with the reason."""
+"""Keys that must be false, negative, null or empty, with the reason for each."""
 
 
 @check("configuration", "recorded run", at=("launch", "doctor"))

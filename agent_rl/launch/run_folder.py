@@ -215,13 +215,13 @@ def _now() -> str:
 def compared(
     before: Mapping[str, Any], run: Mapping[str, Any], free: tuple[str, ...] = FREE_TO_CHANGE
 ) -> tuple[dict[str, str], list[str]]:
-    """Return how two runs differ: in keys that do not start with one of `free`, and in the content of other files."""
+    """Return what differs between two runs: keys without a prefix in `free`, and the content of other files."""
     old, new = (dict(leaves(each["configuration"])) for each in (before, run))
     differ: dict[str, str] = {}
     changed: list[str] = []
     for key in sorted({*old, *new, "--script"}):
         was, now = ({file["path"]: file["sha256"] for file in each["files"].get(key, [])} for each in (before, run))
-        same = was and list(was.values()) == list(now.values())  # equal content, even if the paths differ
+        same = was and list(was.values()) == list(now.values())  # the content is the same, even if the paths differ
         if not same and not key.startswith(free) and repr(old.get(key)) != repr(new.get(key)):  # repr: NaN equals NaN
             differ[key] = f"{key} is {new.get(key)!r}, was {old.get(key)!r}"
         elif was and now and not same:
@@ -255,7 +255,7 @@ def versions() -> dict[str, str]:
 
 
 def machine(model: Path) -> dict[str, Any]:
-    """Return this machine's CPU and GPUs, and the numbers of torch threads in a process and in training a model."""
+    """Return this machine's CPU and GPUs, and how many torch threads a process uses, also when it trains a model."""
     cpus, gpus = [Path("/proc/cpuinfo")], sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
     processor = {"cpu": next(_models("model name", cpus), platform.machine()), "cores": os.cpu_count()}
     if not cpu.is_selected():

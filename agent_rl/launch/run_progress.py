@@ -23,8 +23,8 @@ REWARD = "critic/score/mean"
 KEPT = (REWARD, "agent/", "actor/", "val-", "timing_s/step", "perf/total_num_tokens", "response_length/clip_ratio")
 """Prefixes of the metrics to keep, because verl logs 150 metrics in each of a run's thousands of steps."""
 MOST_STEPS = 2000
-"""If there are more steps, only the newest half of this number, steps with a validation and every 2nd, 4th, 8th, ... of
-the other steps are kept."""
+"""If there are more steps than this, only the newest half of this number, steps with a validation, and every 2nd, 4th,
+8th, ... of the other steps are kept."""
 REMEMBERED = 20
 """Number of latest steps whose durations predict the remaining time."""
 

@@ -77,7 +77,7 @@ class StopRequest:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Turn Ctrl-C, SIGTERM and the end of the terminal into requests; `nohup` is respected."""
+        """Turn Ctrl-C, SIGTERM and the closing of the terminal into requests; `nohup` is respected."""
         handlers = {signum: signal.getsignal(signum) for signum in SIGNALS}
         for signum, handler in handlers.items():
             if handler != signal.SIG_IGN:
@@ -89,7 +89,7 @@ class StopRequest:
                 signal.signal(signum, handler)
 
     def _on_signal(self, signum: int, frame: Any) -> None:
-        if self._is_ending or (self.asked and signum == signal.SIGHUP):  # the end of a terminal sends two signals
+        if self._is_ending or (self.asked and signum == signal.SIGHUP):  # closing a terminal sends two signals
             return
         if not self.asked and self.can_wait():
             self.ask(signal.Signals(signum).name)

@@ -138,7 +138,7 @@ def load_task(target: str) -> EnvironmentType:
 
 
 def _longest(kind: EnvironmentType, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> int:
-    """Return the number of characters of an environment's longest prompt."""
+    """Return the number of characters in an environment's longest prompt."""
     return max(len(str(row["prompt"])) for split in rows.values() for row in split if row["data_source"] == kind.name)
 
 
@@ -264,7 +264,7 @@ def _habit_shares(kind: EnvironmentType) -> dict[str, float]:
 
 
 def _cold_start(folder: Path, kinds: Sequence[EnvironmentType], count: int, size: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the CPU size for users without a model: a tiny model trained on episodes of `solve` and spoiled ones.
+    """Return the CPU size for users without a model: a tiny model trained on episodes of `solve`, some of them spoiled.
 
     Args:
         folder: the recipe's folder.

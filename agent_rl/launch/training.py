@@ -46,7 +46,7 @@ STORAGE_UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers", STORAGE_UNITS)
 """Keys that set process counts for the whole run, regardless of the number of nodes."""
 READ_ROWS = 200
-"""Number of rows of each file that are read before anything is started."""
+"""Number of rows that are read from each file before anything is started."""
 TINY_MODEL = "outputs/tiny_model"
 """The policy of the recipes' CPU sizes, which is not on the Hub."""
 TINY_CLASSIFIER = "outputs/tiny_classifier"
@@ -226,7 +226,7 @@ def rows_are_there(case: RunCase) -> Iterator[ConfigError]:
 
 @check("configuration", "model", at=("launch", "doctor"))
 def models_are_there(case: RunCase) -> Iterator[ConfigError]:
-    """Models whose names can only be folders exist; otherwise verl would search the Hub for them."""
+    """Each model whose name can only be a folder exists; otherwise, verl would search the Hub for it."""
     models = {f"agent_rl.reward.models.{name}.path": model.path for name, model in case.settings.reward.models.items()}
     if case.get("reward.reward_model.enable"):
         models["reward.reward_model.model_path"] = case.get("reward.reward_model.model_path", "")

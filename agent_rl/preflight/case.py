@@ -135,7 +135,7 @@ class RunCase:
         return default if value is None else value
 
     def number(self, key: str, default: int) -> int:
-        """Return the value of a key that must be a whole number (`values` checks this); raise the errors of `get`."""
+        """Return the value of a key that must be a whole number (`values` checks this); raises the errors of `get`."""
         return int(self.get(key, default))
 
     def path(self, value: str) -> str:

@@ -1,9 +1,9 @@
 """Checks that try the user's code once, on real rows, before a GPU is used.
 
-They create hooks, simulated users and tools, start the users and tools, and score a made-up episode with components
-and scorers. Without these checks, an exception in the user's code would occur in every worker, after the model is
-loaded, and would look like the policy's failure. A tool's `call` and a hook's methods are not tried, because they may
-have side effects. Service outages are not reported, because they are not problems with the code.
+The checks create hooks, simulated users and tools, start the users and tools, and score a made-up episode with
+components and scorers. Without these checks, an exception in the user's code would occur in every worker, after the
+model is loaded, and would look like the policy's failure. A tool's `call` and a hook's methods are not tried, because
+they may have side effects. Service outages are not reported, because they are not problems with the code.
 """
 
 from __future__ import annotations

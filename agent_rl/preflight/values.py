@@ -167,7 +167,7 @@ def estimator(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def program_limits(case: RunCase) -> Errors:
-    """No limits are set that the program of `gateway_agent` ignores because only agent_rl's own loop applies them."""
+    """No limits are set that only agent_rl's own loop applies, because the program of `gateway_agent` ignores them."""
     for key, remedy in OF_OWN_LOOPS.items() if case.default_agent == "gateway_agent" else ():
         if (value := _get(case, key)) not in (None, False):
             yield ConfigError(key, f"it has no effect on the program of gateway_agent (value {value!r})", remedy)
@@ -175,7 +175,7 @@ def program_limits(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def loss_aggregation(case: RunCase) -> Errors:
-    """The policy loss supports the way of averaging that `loss_agg_mode` selects."""
+    """The policy loss supports the averaging method that `loss_agg_mode` selects."""
     loss, key = _get(case, f"{ACTOR}.policy_loss.loss_mode"), f"{ACTOR}.loss_agg_mode"
     if loss in MEANS_OF_SEQUENCES and (mode := _get(case, key)) != MEAN_OF_SEQUENCES:
         problem = f"{loss!r} averages the tokens of a sequence and then the sequences, so {mode!r} has no effect"

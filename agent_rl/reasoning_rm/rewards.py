@@ -114,7 +114,7 @@ def compute_score(
         format_weight: share of `format_reward` in the score; the rest is the reward for the verdict.
 
     Returns:
-        `score` and the keys of `LOGGED`. The absolute error of an unreadable verdict is the maximum.
+        `score` and the keys of `LOGGED`. An unreadable verdict gets the maximum absolute error.
 
     Raises:
         ConfigError: the row has no ground truth that matches the template.

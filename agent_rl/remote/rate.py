@@ -37,7 +37,7 @@ class Rate:
         Raises:
             OSError: the file in the temporary folder cannot be written.
         """
-        async with self._turns.get():  # one task at a time reserves a turn, so that an early exit wastes at most one
+        async with self._turns.get():  # tasks reserve turns one by one, so that an early exit wastes at most one turn
             await asyncio.sleep(self._take(server) - time.monotonic())
 
     def _take(self, server: str) -> float:

@@ -1,4 +1,4 @@
-"""Computes the reward of a `Trajectory` from named components; also contains scorers, a lab and a reward service.
+"""Computes the reward of a `Trajectory` from named components; also has scorers, a service, and a lab for reward hacks.
 
 Code in this package must not depend on verl or torch, or on the agent that produced a trajectory;
 `agent_rl.verl_adapter.manager` connects rewards to verl.

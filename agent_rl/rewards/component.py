@@ -55,7 +55,7 @@ def as_value(result: Any) -> Value:
     Raises:
         TypeError: the result is not a number.
         UnscoredError: the number, or a number in `per_turn`, is not finite.
-        BaseException: a group component returned an exception as the result, which is raised.
+        BaseException: a group component returned this exception as the result.
     """
     if isinstance(result, BaseException):
         raise result

@@ -19,7 +19,7 @@ ROLLOUT, VERLS = "actor_rollout_ref.rollout", "reward.reward_model"
 
 @dataclass(frozen=True)
 class Case(case.RunCase):
-    """A run and a machine, with lazily read model files and GPUs.
+    """A run and a machine; its GPUs and the model's files are read only when they are needed.
 
     Attributes:
         given: facts about the machine that would run the recipe; None means this machine.
@@ -42,7 +42,7 @@ class Case(case.RunCase):
 
     @property
     def gpus_wanted(self) -> int:
-        """Number of GPUs that the trainer, and engines and reward models with their own GPUs, need on one machine."""
+        """Number of GPUs needed on one machine by the trainer, and by engines and reward models with their own GPUs."""
         count = self.number("trainer.n_gpus_per_node", 1)
         if self.nodes is None and not self.joins:  # with several machines, Ray distributes the models
             count += self.judge_gpus
@@ -54,7 +54,7 @@ class Case(case.RunCase):
 
     @property
     def judge_gpus(self) -> int:
-        """Number of GPUs that models of `agent_rl.reward.models` with their own GPUs need on all machines together."""
+        """Total number of GPUs that `agent_rl.reward.models` with their own GPUs need on all machines."""
         served = self.settings.reward.models.values()
         return sum(model.n_gpus_per_node * model.nnodes for model in served if not model.visits)
 
@@ -75,13 +75,13 @@ class Case(case.RunCase):
 
     @cached_property
     def model(self) -> ModelFiles:
-        """The model to train; for a checkpoint, which is merged only when the run starts, just the configuration."""
+        """The model to train; only the configuration for a checkpoint, because it is merged when the run starts."""
         path = self.path(self.get("actor_rollout_ref.model.path", ""))
         return find_model(path if self.checkpoint is None else str(settings_folder(self.checkpoint)))
 
     @cached_property
     def checkpoint(self) -> Path | None:
-        """The shards of the policy, if the trained model is a training checkpoint."""
+        """The shards of the policy, if the model to train is a training checkpoint."""
         folder = Path(self.path(self.get("actor_rollout_ref.model.path", "")))
         return None if (folder / "config.json").is_file() else policy_shards(folder)
 

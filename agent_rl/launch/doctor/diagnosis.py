@@ -1,4 +1,4 @@
-"""Runs each check with a time limit, isolated from failures of others; checks that use verl run in a child process."""
+"""Limits each check's time and isolates it from other checks' failures; checks that use verl run in a child process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Tell = Callable[[str], None]
 
 
 def all_checks() -> list[Check]:
-    """Return every check of the doctor, including the checks in its folder, in the order of the table."""
+    """Import the modules in `checks/`, and return all checks that the doctor runs, in the order of the table."""
     for module in pkgutil.iter_modules(checks.__path__):
         importlib.import_module(f"{checks.__name__}.{module.name}")
     return checks_at("doctor")
@@ -132,7 +132,7 @@ def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
     """Return the findings of a process that imports verl; a crash of that process does not hide other findings."""
     program = f"import sys; sys.path[:] = {sys.path!r}; from agent_rl.launch.doctor.diagnosis import answer; answer()"
     command = [sys.executable, "-c", program]
-    variables = {"HF_HUB_OFFLINE": "1", **os.environ, **environ}  # does not download missing models to check them
+    variables = {"HF_HUB_OFFLINE": "1", **os.environ, **environ}  # keeps the checks from downloading missing models
     try:
         done = subprocess.run(
             command, input=pickled, capture_output=True, timeout=CHILD_LIMIT_S, env=variables, check=True

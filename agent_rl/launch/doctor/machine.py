@@ -218,7 +218,7 @@ def _loads(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def _answers(environ: Mapping[str, str]) -> bool:
-    """Whether the Hub answers, through a proxy if configured; a child process asks, because it can be timed out."""
+    """Whether the Hub answers, through a proxy if configured; a child process asks, so that a time limit can end it."""
     command = [sys.executable, "-c", ASK, environ.get("HF_ENDPOINT") or "https://huggingface.co"]
     try:
         return not subprocess.run(command, env=environ, capture_output=True, timeout=HUB_S, check=False).returncode

@@ -22,9 +22,9 @@ from agent_rl.rewards.scorers import score_now
 from agent_rl.work.store import Pieces
 
 VERLS = ("single_turn_agent", "tool_agent")
-"""The loops that verl 0.9.1 itself registers."""
+"""The agent loops that verl 0.9.1 itself registers."""
 OTHERS = 20
-"""Maximum number of other rows' ground truths that a row's scorer compares with the row's own ground truth."""
+"""Maximum number of other rows' ground truths that are scored as answers to a row."""
 
 
 def known_rows(
@@ -46,7 +46,7 @@ def known_rows(
         default_agent: the agent of rows that name no agent.
         more_agents: names of agents that are registered elsewhere.
         tokenizer: the model's tokenizer, with its chat template; if None, lengths are in characters.
-        options: additional arguments of the template.
+        options: additional arguments for the template.
         scored: whether the scorers of the `agent_rl.reward` section judge the answers.
         sample: number of rows whose ground truths are scored; None means all.
         seed: the seed of the sample.
@@ -95,7 +95,7 @@ class _Checks:
             yield finding
 
     def _scored_by(self, row: Mapping[str, Any]) -> Correctness | None:
-        """Return the component whose scorer judges the answer; None if a simulated user, a service or nothing does."""
+        """Return the component whose scorer judges the answer; None if a simulated user, a service or no one does."""
         answers = self.reward.answers(str(row["data_source"])) if self.scored else None
         if answers is None or answers.api is not None or (answers.scorer is None and gives_verdict(self.user, row)):
             return None
@@ -118,7 +118,7 @@ class _Checks:
         return None
 
     def grade(self, rows: Sequence[Numbered]) -> Iterator[tuple[int, int, RowFinding]]:
-        """Yield findings on ground truths that score below 1 as the answer, or that accept another row's truth."""
+        """Yield findings on rows whose own ground truth scores below 1, or for which another row's truth scores 1."""
         with self._kept(len(rows)) as pieces:
             asyncio.run(self._graded(rows, pieces))
             for place, (file, number, _) in enumerate(rows):

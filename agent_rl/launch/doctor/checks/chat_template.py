@@ -32,7 +32,7 @@ PARAMETERS = {"type": "object", "properties": {"expression": {"type": "string"}}
 TOOL = {"type": "function", "function": {"name": NAME, "description": "Compute.", "parameters": PARAMETERS}}
 THOUGHT = "<think>\nI should compute that.\n</think>\n\n"
 AROUND = 40
-"""Number of characters to show of each text at a difference."""
+"""Number of characters of each text to show where two texts differ."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _tools(template: UsedTemplate) -> Finding | None:
     """The template shows the tools that are passed to it."""
     subject, remedy = "tools shown", f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}"
     if not template.chat.names_tools:
-        text = "the template has no place for tools: training shows them in the first message, a server not at all"
+        text = "the template has no place for tools: training shows them in the first message, but a server omits them"
         return warning(text, f"{remedy} in training and on the server", subject)
     if template.taught or NAME in template.text(template.conversation()[:2]):
         return None

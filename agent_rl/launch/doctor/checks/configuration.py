@@ -22,7 +22,7 @@ from agent_rl.verl_adapter.checkpoints import names_a_folder, settings_folder
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 ENGINE_RESERVE = 6
-"""Number of the model's context positions that SGLang does not let a request use."""
+"""Number of positions in the model's context that SGLang does not let a request use."""
 AGAIN = "Copy or download the model again"
 MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
@@ -38,7 +38,7 @@ def validation(case: Case) -> Iterator[Finding]:
     """The configuration passes verl's checks, both those before Ray starts and those of its dataclasses."""
     config: Any = case.config.copy()
     OmegaConf.resolve(config)
-    if case.checkpoint is not None:  # verl will get the model merged from this checkpoint
+    if case.checkpoint is not None:  # verl will load the model that is merged from this checkpoint
         config.actor_rollout_ref.model.path = str(settings_folder(case.checkpoint))
     complaints: dict[str, str] = {}
     for section, run in inspection.verls_checks(config).items():
@@ -76,7 +76,7 @@ def mini_batches(case: Case) -> Iterator[Finding]:
 
 
 def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectories: int) -> Iterator[Finding]:
-    """Yield a problem if micro-batches do not divide the trajectories, or cannot contain the longest trajectory."""
+    """Yield a problem if trajectories do not divide evenly into micro-batches, or the longest does not fit into one."""
     if not case.get(f"{section}.{dynamic}"):
         key = f"{section}.{name.format('micro_batch_size')}"
         if (micro := case.get(key)) and trajectories % int(micro):

@@ -25,7 +25,7 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.errors import read_yaml
 
 SAMPLE = 200
-"""Number of rows whose ground truths are scored; also the number of rows, the longest, whose prompts are tokenized."""
+"""Number of rows whose ground truths are scored; also the number of longest rows whose prompts are tokenized."""
 PROMPT_TOKENS = "data.max_prompt_length"
 
 

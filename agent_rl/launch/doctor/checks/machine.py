@@ -1,4 +1,4 @@
-"""Checks a machine's GPUs and how they are divided, a CPU's cores, and the stack's requirements for a GPU node.
+"""Checks a machine's GPUs, how they are divided, the threads on a CPU, and what the stack requires of a GPU node.
 
 `STACK` lists what torch for CUDA 13, SGLang 0.5.13 and verl 0.9.1 require of a node but do not check themselves, with
 the consequence and the source of each. Other requirements are calculated from the
@@ -277,5 +277,5 @@ def profile(case: Case) -> Iterator[Finding]:
     model, alone = case.model.folder or case.model.name, case.get("trainer.v1.trainer_mode", "sync") == "sync"
     chosen = profile_of(model, alone, count, processes=case.number("trainer.n_gpus_per_node", 1))
     if threads not in (None, "", str(chosen.threads)):
-        text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1 thread"
+        text = f"{threads}: processes that share {count} cores have run up to 15 times slower than with 1 thread"
         yield warning(text, f"Unset the variable; agent_rl sets {chosen.threads}", "OMP_NUM_THREADS")

@@ -19,7 +19,7 @@ from agent_rl.preflight.check import Finding, Needs, Status, check, problem, ski
 
 GIB = 1 << 30
 STATE = 4
-"""Numbers stored per trained parameter: the parameter, its gradient and Adam's two moments."""
+"""Number of values stored per trained parameter: the parameter, its gradient and Adam's two moments."""
 CHECKPOINT_BYTES = 12
 """Bytes per trained parameter: the parameter and Adam's two moments, fp32."""
 CPU_BASE = 6 * GIB
@@ -44,7 +44,7 @@ class GpuNeed:
     activations: float
     logits: float
     vocabulary: float
-    """The weights and gradients of the vocabulary's matrix, which every GPU gathers."""
+    """The weights and gradients of the vocabulary matrix, which every GPU gathers."""
     graphs: float
     resting: float
     """The training states that stay on the GPU while the engine generates: all but gradients and offloaded states."""
@@ -65,7 +65,7 @@ class GpuNeed:
 
 
 def gpu_need(case: Case, card: float) -> GpuNeed:
-    """Estimate the memory needed on a GPU of `card` bytes; the model's number of parameters must be known."""
+    """Estimate the memory needed on a GPU with `card` bytes; the model's number of parameters must be known."""
     parameters = float(case.model.parameters or 0)
     one = _number_bytes(case) * parameters / case.world_size
     lora, separate = _is_lora(case), not case.get(f"{OWN}.hybrid_engine", True)

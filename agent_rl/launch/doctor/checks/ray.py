@@ -15,11 +15,11 @@ from agent_rl.preflight.check import Finding, Needs, check, problem, skipped, wa
 
 TIMEOUT_S = 2.0
 CPUS_PER_GPU = 3
-"""Logical CPUs that verl's resource pools reserve with each GPU (`max_colocate_count`)."""
+"""Logical CPUs that verl's resource pools reserve for each GPU (`max_colocate_count`)."""
 CPUS_PER_ENGINE_GPU = 2
 """Logical CPUs for each GPU of an engine or served model that has its own GPUs."""
 FIXED_CPUS = 2
-"""Logical CPUs: one for TransferQueue's controller, and one left free to schedule actors without a reservation."""
+"""More logical CPUs: one for TransferQueue's controller, and one left free to schedule actors without a reservation."""
 
 
 @check("Ray", "Ray", Needs.MACHINE)

@@ -1,4 +1,4 @@
-"""Checks the reward's weights, services and models, that giving up does not pay, and that `algo=turn` is unbiased."""
+"""Checks that the reward's settings, services and models work, giving up does not pay, and `algo=turn` is unbiased."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agent_rl.verl_adapter.updates import TOKEN_SUMS
 
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
-"""Parts of names by which architectures that return a score are recognized."""
+"""Parts of the names of architectures that return a score."""
 TIGHT = 0.9
 ACTOR = "actor_rollout_ref.actor"
 CONSTANT = ("token-sum", *TOKEN_SUMS)
@@ -138,7 +138,7 @@ def turn_credit(case: Case) -> Iterator[Finding]:
 
 
 def _biases(case: Case) -> Iterator[tuple[str, str]]:
-    """Yield a description and a remedy for each bias."""
+    """Yield a description and a remedy for each source of bias."""
     terms = [term for source in case.reward.sources.values() for term in source.terms if term.needs_groups]
     for name in dict.fromkeys(term.name for term in terms):
         bias = f"the component {name!r} compares a prompt's samples, so their rewards are not independent"
