@@ -129,7 +129,7 @@ class Reward:
                 answers.require(data_source)
 
     def answers(self, data_source: str) -> Correctness | None:
-        """Return the object that scores the answers of a data source, or None if they are not scored."""
+        """Return the object that scores answers to a data source's rows, or None if they are not scored."""
         return self._source(data_source).answers
 
     async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
@@ -181,7 +181,7 @@ class Reward:
 
 
 def answers_of(settings: RewardSettings, data_source: str) -> Correctness | None:
-    """Return the object that scores a data source's answers, or None if no scorer is set, without creating components.
+    """Like `Reward.answers`, but without creating components; return None if no scorer is set.
 
     Raises:
         ConfigError: the scorer does not exist.

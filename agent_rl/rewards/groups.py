@@ -53,7 +53,7 @@ class Group:
         return result
 
     def _leave(self, task: asyncio.Task[Any]) -> None:
-        """Remove a finished task; after the last one, drop the tasks and trajectories, which keep each other alive."""
+        """Remove a finished task; after the last one, drop all tasks and trajectories: they keep each other alive."""
         del _groups[task]
         self._go_on()
         if len(self._tasks) == self.number and all(each.done() for each in self._tasks):

@@ -1,4 +1,4 @@
-"""Calls between a program's process and its tests' process over a socket, as tagged JSON, never as a pickle.
+"""Sends calls between a program's process and its tests' process over a socket, as tagged JSON, never as a pickle.
 
 `Link` is the base class of both ends of the connection. Plain data keeps its type when it is sent. A container that a
 call passes or returns is the same object at both ends, and each message updates the container's content. `_ProgramSide`
