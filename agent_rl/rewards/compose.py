@@ -42,7 +42,7 @@ class Reward:
         settings: the `agent_rl.reward` section.
         max_response_tokens: the limit on an episode's response tokens; only the overlong penalty needs it.
         judged: whether the caller passes a verdict with each trajectory.
-        custom: a function that replaces the scorer, and returns the verdict on a trajectory and numbers for its notes.
+        custom: a function that replaces the scorer; it returns a trajectory's verdict and numbers for its notes.
         fusion: the server on which the `code` scorer runs programs; None means this machine's sandbox.
 
     Attributes:

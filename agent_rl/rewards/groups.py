@@ -1,6 +1,6 @@
 """`Group`: collects the samples of one prompt during training, so that they are scored together.
 
-verl runs the samples of a prompt as tasks of one process and scores each sample when its task ends. If a component
+verl runs the samples of a prompt as tasks in one process and scores each sample when its task ends. If a component
 needs the whole group, each task waits until the other tasks are ready or have failed; then all are scored together.
 """
 
@@ -74,7 +74,7 @@ class Group:
 
 
 _groups: dict[asyncio.Task[Any], Group] = {}
-"""The groups of the tasks that are running."""
+"""The group of each running task."""
 
 
 def current() -> Group | None:

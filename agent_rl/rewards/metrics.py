@@ -42,7 +42,7 @@ COUNTED: dict[str, tuple[Callable[[Trajectory], float], str]] = {
     "tool_seconds": (lambda t: t.tool_seconds, "seconds spent waiting for tools or a simulated user"),
     "generation_seconds": (lambda t: t.generation_seconds, "seconds spent waiting for the engine"),
 }
-"""Metrics of one trajectory: the function that computes the number, and the meaning of the number or of its mean."""
+"""For each metric of a trajectory: the function that computes it, and the meaning of the metric or of its mean."""
 OF_THE_GATEWAY: dict[str, tuple[Callable[[Trajectory], float], str]] = {
     "gateway_sequences": (lambda t: t.info["gateway"]["conversations"], "trained sequences of a session"),
     "gateway_unfetched": (lambda t: t.info["gateway"].get("unfetched", 0), "turns that no client received"),
@@ -70,8 +70,8 @@ OF_THE_STEP = {
     "`agent_rl.run.max_sampling_s`",
     "evicted_share": "share of the trajectories that were scored but left out, because their group has too few scores, "
     "or no greedy answer (ReMax)",
-    "filtered_share": "share of trajectories that `algorithm.filter_groups` replaced because all rewards of a group "
-    "were equal",
+    "filtered_share": "share of trajectories that `algorithm.filter_groups` replaced because all rewards in their "
+    "group were equal",
     "stale_share": "share of trajectories that were replaced because they were sampled too many steps ago",
     "<fate>_tokens": "mean tokens, sampled and observed, of trajectories whose fate is `<fate>` (`kept`, `lost`, ...)",
     "<fate>_turns": "mean number of turns of trajectories whose fate is `<fate>` (`kept`, `lost`, ...)",

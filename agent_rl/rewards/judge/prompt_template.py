@@ -83,7 +83,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def _answers(cls, answer: str, **kwargs: Any) -> list[tuple[str, str]]:
-        """Return the prompt's sections with the answers, as pairs of heading and text."""
+        """Return the sections of the prompt that contain the answers, as (heading, text) pairs."""
         return [("Answer", answer)]
 
     @classmethod

@@ -48,7 +48,7 @@ def fit(conversation: Sequence[ChatMessage], limit: int | None, keep: Keep, toke
     Args:
         conversation: the messages, which are not changed.
         limit: the maximum number of tokens in all messages together; None means unlimited.
-        keep: whether to keep the first tokens or the last tokens.
+        keep: which tokens to keep: the first or the last.
         tokenizer: the model's tokenizer, which must be a fast tokenizer.
     """
     size = sum(len(message["content"].encode("utf-8", "replace")) for message in conversation)

@@ -1,6 +1,6 @@
 """Scores programs by their tests, in this machine's sandbox (`agent_rl.sandbox.grade`).
 
-The program is the last ```python block of the response, or else the last block of any kind, or else the whole text. The
+The program is the last ```python block of the response, else the last block of any kind, else the whole text. The
 tests are the ground truth or, if that is empty, `extra_info["test_cases"]`. The tests have one of these forms:
 
 - a form that `agent_rl.sandbox.read_cases` accepts, such as those of APPS, TACO, CodeContests and LiveCodeBench in

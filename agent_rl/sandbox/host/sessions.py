@@ -5,7 +5,7 @@ process dies too; the next run starts without variables and reports the loss in 
 
 Programs in one session are not protected from one another, and the process itself reports the end of a run; a program
 that forges this report only ends its own run early. If this process's event loop is blocked at the deadline, an answer
-that arrived in the meantime is treated as on time.
+that has arrived by the time it resumes is treated as on time.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from agent_rl.rewards.scorers.math.expression import Node, variables
 _MAX_EXPONENT = 10**4
 _DIGITS = 90
 _SAME, _CANCELLED, _NOTHING = 1e-72, 1e-76, 1e-20
-"""Tolerances for equal values: relative to the larger value, relative to the largest summand, and the latter's cap."""
+"""Tolerances for equal values: relative to the larger value and to the largest summand, and a cap on the latter."""
 _NEAR_WHOLE = 1e-12
 _POSITIVE, _NEGATIVE, _WHOLE = ((0.01, 0.2), (1.1, 1.9), (5, 9)), (-0.6, -2.6), (2, 12)
 _POINTS = (*_POSITIVE, _NEGATIVE, _WHOLE)
