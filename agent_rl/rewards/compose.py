@@ -42,7 +42,7 @@ class Reward:
         settings: the `agent_rl.reward` section.
         max_response_tokens: the limit on an episode's response tokens; only the overlong penalty needs it.
         judged: whether the caller passes a verdict with each trajectory.
-        custom: a function that replaces the scorer, and returns the verdict on a trajectory and numbers for its notes.
+        custom: a function that replaces the scorer; it returns a trajectory's verdict and numbers for its notes.
         fusion: the server on which the `code` scorer runs programs; None means this machine's sandbox.
 
     Attributes:
@@ -129,7 +129,7 @@ class Reward:
                 answers.require(data_source)
 
     def answers(self, data_source: str) -> Correctness | None:
-        """Return the object that scores the answers of a data source, or None if they are not scored."""
+        """Return the object that scores answers to a data source's rows, or None if they are not scored."""
         return self._source(data_source).answers
 
     async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
@@ -181,7 +181,7 @@ class Reward:
 
 
 def answers_of(settings: RewardSettings, data_source: str) -> Correctness | None:
-    """Return the object that scores a data source's answers, or None if no scorer is set, without creating components.
+    """Like `Reward.answers`, but without creating components; return None if no scorer is set.
 
     Raises:
         ConfigError: the scorer does not exist.

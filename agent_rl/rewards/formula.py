@@ -20,19 +20,19 @@ _COSTS = {"per_error": "failed call", "per_repeat": "repeated call", "per_1000_t
 
 
 def formulas(reward: Reward) -> dict[str, str]:
-    """Return the reward's formula by data-source pattern; `*` is for data sources that match no pattern."""
+    """Return the reward's formula for each data-source pattern; `*` is for data sources that match no pattern."""
     return {pattern: _formula(source, reward.max_response_tokens or 1) for pattern, source in reward.sources.items()}
 
 
 def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, dict[str, Payment]]:
-    """Compute what each typical behavior earns, by data-source pattern.
+    """Compute what each typical behavior earns, for each data-source pattern.
 
     A trajectory with the maximum number of turns is assumed to use half of the token limit; all turns are assumed to be
     equally long. A scheduled weight is shown with its final value.
 
     Args:
         reward: the reward; only its built-in terms, which depend only on the trajectory, are measured.
-        turns: the turn limit; honest work makes a call in every turn except the last, as far as the budget allows.
+        turns: the turn limit; honest work makes one call in each turn except the last, up to the budget's limit.
         budget: the limits on calls and on malformed turns.
     """
     calls = turns - 1 if budget.max_tool_calls is None else min(turns - 1, budget.max_tool_calls)

@@ -1,6 +1,6 @@
 """`Group`: collects the samples of one prompt during training, so that they are scored together.
 
-verl runs the samples of a prompt as tasks of one process and scores each sample when its task ends. If a component
+verl runs the samples of a prompt as tasks in one process and scores each sample when its task ends. If a component
 needs the whole group, each task waits until the other tasks are ready or have failed; then all are scored together.
 """
 
@@ -53,7 +53,7 @@ class Group:
         return result
 
     def _leave(self, task: asyncio.Task[Any]) -> None:
-        """Remove a finished task; after the last one, drop the tasks and trajectories, which keep each other alive."""
+        """Remove a finished task; after the last one, drop all tasks and trajectories: they keep each other alive."""
         del _groups[task]
         self._go_on()
         if len(self._tasks) == self.number and all(each.done() for each in self._tasks):
@@ -74,7 +74,7 @@ class Group:
 
 
 _groups: dict[asyncio.Task[Any], Group] = {}
-"""The groups of the tasks that are running."""
+"""The group of each running task."""
 
 
 def current() -> Group | None:

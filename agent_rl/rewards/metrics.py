@@ -37,12 +37,12 @@ COUNTED: dict[str, tuple[Callable[[Trajectory], float], str]] = {
     "answered": (lambda t: t.answer is not None, "share of the trajectories with an answer"),
     "left_out": (
         lambda t: bool(t.info.get(LEFT_OUT)),
-        "share of the trajectories without a trained token: see `agent_rl.mask_overlong` and `agent_rl.mask_void`",
+        "share of the trajectories in which no token is trained: see `agent_rl.mask_overlong` and `agent_rl.mask_void`",
     ),
     "tool_seconds": (lambda t: t.tool_seconds, "seconds spent waiting for tools or a simulated user"),
     "generation_seconds": (lambda t: t.generation_seconds, "seconds spent waiting for the engine"),
 }
-"""Metrics of one trajectory: the function that computes the number, and the meaning of the number or of its mean."""
+"""For each metric of a trajectory: the function that computes it, and the meaning of the metric or of its mean."""
 OF_THE_GATEWAY: dict[str, tuple[Callable[[Trajectory], float], str]] = {
     "gateway_sequences": (lambda t: t.info["gateway"]["conversations"], "trained sequences of a session"),
     "gateway_unfetched": (lambda t: t.info["gateway"].get("unfetched", 0), "turns that no client received"),
@@ -70,7 +70,8 @@ OF_THE_STEP = {
     "`agent_rl.run.max_sampling_s`",
     "evicted_share": "share of the trajectories that were scored but left out, because their group has too few scores, "
     "or no greedy answer (ReMax)",
-    "filtered_share": "share of trajectories that `algorithm.filter_groups` replaced because all rewards were equal",
+    "filtered_share": "share of trajectories that `algorithm.filter_groups` replaced because all rewards in their "
+    "group were equal",
     "stale_share": "share of trajectories that were replaced because they were sampled too many steps ago",
     "<fate>_tokens": "mean tokens, sampled and observed, of trajectories whose fate is `<fate>` (`kept`, `lost`, ...)",
     "<fate>_turns": "mean number of turns of trajectories whose fate is `<fate>` (`kept`, `lost`, ...)",
@@ -80,8 +81,8 @@ OF_THE_STEP = {
     "bias_tokens": "mean response tokens of the kept trajectories minus the mean of all trajectories since the last "
     "step",
     "bias_turns": "mean turns of the kept trajectories minus the mean of all trajectories since the last step",
-    "bias_prompt_reward": "prompts' mean reward, kept minus all trajectories; positive if hard prompts are left out",
-    "bias_reward": "estimate of kept minus all trajectories in mean reward; unscored samples get the prompt's mean",
+    "bias_prompt_reward": "mean prompt reward: kept minus all trajectories; positive if hard prompts are left out",
+    "bias_reward": "estimated mean reward: kept minus all trajectories; unscored samples count as the prompt's mean",
     "bias_reward_bound": "largest possible size of the reward difference, if the rewards of lost trajectories are "
     "within the range of rewards seen in the run",
     "skipped_updates": "updates that were skipped because no token or no group remained for training",
@@ -95,6 +96,6 @@ OF_THE_DATA = {
     "in_band": "rows with a success rate within `agent_rl.data.band`",
     "stage": "stage of the curriculum, counted from 1",
     "to_replay": "failed rows that will be drawn again",
-    "share/<source>": "share of a data source in the step",
+    "share/<source>": "share of the step's rows that come from a data source",
     "success/<source>": "success rate of a data source in the step",
 }

@@ -19,10 +19,10 @@ COLUMN = "rm_prompt"
 
 
 def with_judge_prompt(trajectory: Trajectory, *names: str) -> Trajectory:
-    """Return the trajectory with the row's `rm_prompt.<name>` for the first name in the row, or with `rm_prompt`.
+    """Replace the prompt with the row's `rm_prompt.<name>`, for the first name that the row has, or with `rm_prompt`.
 
     Raises:
-        UnscoredError: the row's `rm_prompt` is not text or messages.
+        UnscoredError: the row's `rm_prompt` is neither text nor a list of messages.
     """
     for key in (*(f"{COLUMN}.{name}" for name in names), COLUMN):
         prompt = trajectory.row.get(key) or trajectory.extra_info.get(key)

@@ -131,7 +131,7 @@ def compute_score(
         extra_info: the row's `extra_info`.
         sandbox_fusion_url: Sandbox Fusion server that runs programs; None means this machine's sandbox.
         concurrent_semaphore: semaphore that is held while a program runs on the server.
-        memory_limit_mb: memory limit of a program on the server, in MiB.
+        memory_limit_mb: memory limit for a program on the server, in MiB.
         more: other arguments that verl passes to every reward function, which are ignored.
 
     Returns:

@@ -121,7 +121,7 @@ class Term:
         stops: whether an exception in the component stops the run.
 
     Attributes:
-        is_additive: whether the value enters the total unchanged, so that its parts per turn do too.
+        is_additive: whether no gate, normalization or clipping applies, so that the parts per turn add up to the value.
     """
 
     def __init__(

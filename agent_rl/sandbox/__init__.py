@@ -1,7 +1,7 @@
 """Runs untrusted Python: programs, sessions that keep their variables, and grading with test cases.
 
-The package contains the isolation (`jail`) and the processes outside of it (`host`). The package must not import tools,
-rewards or verl. `fusion` is a client for Sandbox Fusion, a server with the same purpose.
+`jail` runs in the confined processes and in those that fork them, and `host` runs in the trainer's process. The package
+must not import tools, rewards or verl. `fusion` is a client for Sandbox Fusion, a server with the same purpose.
 """
 
 from agent_rl.sandbox.host.cases import Case, FunctionCase, StdioCase, read_cases

@@ -15,7 +15,7 @@ class ToolRewardsConfig(ComponentConfig):
     """Selects the step rewards to sum."""
 
     tools: tuple[str, ...] | None = None
-    """Names of tools to include, with wildcards. Null means all tools, and the rewards that loops and hooks set as
+    """Names of tools to include, with wildcards. Null means all tools, plus the rewards that loops and hooks set as
     `Turn.notes["reward"]`."""
     repeats: bool = False
     """Whether a positive reward counts again for a repeated call; negative rewards always count."""
@@ -42,7 +42,7 @@ class ToolRewards(Component, kind="tool_rewards"):
         return Value(math.fsum(values), notes={"rewards": values}, per_turn=per_turn)
 
     def _rewards(self, trajectory: Trajectory) -> list[tuple[int, str, object]]:
-        """Return, for each reward to sum, the turn (from 1), the location for error messages, and the value."""
+        """Return, for each reward to sum, the turn's number (from 1), a location for error messages, and the value."""
         config, calls, rewards = self.config, set[str](), list[tuple[int, str, object]]()
         for number, turn in enumerate(trajectory.turns, start=1):
             for call, result in zip(turn.calls, turn.results, strict=False):

@@ -1,4 +1,4 @@
-"""Components that use an LLM judge: `Judge` scores trajectories, `PairwiseJudge` compares a prompt's trajectories.
+"""Components that use an LLM judge: `Judge` scores a trajectory, and `PairwiseJudge` compares several.
 
 Code in this package must not depend on verl or torch, or on how a request is sent (`agent_rl.remote`).
 """

@@ -53,7 +53,7 @@ def harmless(text: str) -> str:
 
 
 class Fence:
-    """The fences of one request.
+    """The fences around the data in one request.
 
     Args:
         nonce: string that makes the fences unique; None means a random string.

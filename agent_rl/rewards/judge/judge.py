@@ -57,7 +57,7 @@ class JudgeConfig(PanelConfig):
     mode: Literal["pointwise", "reference", "rubric"] = "pointwise"
     """The verdict: one score, one score based on the ground truth (reference), or one score per criterion (rubric)."""
     scale: tuple[float, float] = (0.0, 10.0)
-    """Worst and best score; the judge returns whole numbers if both ends are whole and the scale is wider than 1."""
+    """Worst and best score; the judge is asked for whole numbers if both are whole and differ by more than 1."""
     rubric: str | list[Any] | None = None
     """Criteria, or a YAML file that lists them; if null, each row has its own criteria in `extra_info.rubric`."""
     aggregate: Literal["mean", "median", "majority"] = "mean"
@@ -91,7 +91,7 @@ class Judge(Component, kind="judge"):
         self.logs = (*LOGS, *(f"criterion_{criterion.name}" for criterion in self._criteria))
 
     async def reach(self) -> None:
-        """Request the endpoint's list of models."""
+        """Check the endpoint, the API key and the model by requesting the endpoint's list of models."""
         await self.panel.reach()
 
     async def measure(self, trajectory: Trajectory) -> Value:

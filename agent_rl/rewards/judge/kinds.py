@@ -1,4 +1,4 @@
-"""The kinds of prompt templates, by the requested verdict: a score, the better answer, or a score per criterion.
+"""The kinds of prompt templates, which ask for a score, for the better of two answers, or for a score per criterion.
 
     template: my/template.py:Helpfulness        # a setting of a judge, a pairwise judge, or a reward model
 
@@ -69,7 +69,7 @@ def find_template(name: str, key: str = "template", *fields: str) -> type[BasePr
     Args:
         name: `pointwise`, `pairwise`, `rubric`, or a class as `package.module.Name` or `path/to/file.py:Name`.
         key: the configuration key of the name, used in error messages.
-        fields: the verdict must have at least one of these fields; if there are none, any verdict is accepted.
+        fields: the verdict must have at least one of these fields; if `fields` is empty, any verdict is accepted.
 
     Raises:
         ConfigError: the template does not exist, or its verdict has none of the fields.

@@ -41,7 +41,7 @@ class PairwiseJudgeConfig(PanelConfig):
     """The `config` of a component of kind `pairwise_judge`."""
 
     pairs: Scheme = "all"
-    """Which of the n trajectories' pairs to compare: n (n - 1) / 2 for `all`, n * opponents / 2 for `round_robin`."""
+    """Which pairs of n trajectories to compare: `all` has n (n - 1) / 2 pairs, `round_robin` n * opponents / 2."""
     opponents: int = Field(default=4, ge=1)
     """Number of opponents per trajectory in a `round_robin`; an odd number is rounded up."""
     swap: bool = True
@@ -50,7 +50,7 @@ class PairwiseJudgeConfig(PanelConfig):
 
 @dataclass(slots=True)
 class _Match:
-    """The comparison of one pair of a group."""
+    """The comparison of two samples in a group."""
 
     pair: Pair
     ballot: Ballot = field(default_factory=Ballot)
@@ -77,7 +77,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         self.panel = Panel(config, f"agent_rl.reward.components.{name}.config", "pairwise")
 
     async def reach(self) -> None:
-        """Request the endpoint's list of models."""
+        """Check the endpoint, the API key and the model by requesting the endpoint's list of models."""
         await self.panel.reach()
 
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
@@ -103,7 +103,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         if self._texts(one) != self._texts(other):
             orders = [(one, other), (other, one)] if self.config.swap else [(one, other)]
             requests = (self._ask(*order, match.ballot) for order in orders)
-            results = await asyncio.gather(*requests, return_exceptions=True)  # counts the cost even if one fails
+            results = await asyncio.gather(*requests, return_exceptions=True)  # the cost counts even if one fails
             for result in results:
                 if isinstance(result, UnscoredError):
                     match.problem = result

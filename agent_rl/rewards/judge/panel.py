@@ -23,7 +23,7 @@ from agent_rl.work.store import Cache, reply_key
 
 
 class PanelConfig(EndpointConfig):
-    """The endpoint of a judge, and the number of votes and attempts."""
+    """A judge's endpoint, and the number of votes and attempts."""
 
     temperature: float | None = Field(default=0.6, ge=0)
     """Sampling temperature; null means the server's default. At 0, every seed yields the same reply and verdict."""
@@ -37,9 +37,9 @@ class PanelConfig(EndpointConfig):
     body: dict[str, Any] = Field(default_factory=dict)
     """Additional fields of the request; null removes a default field."""
     timeout_s: float = Field(default=60.0, gt=0)
-    """Timeout of one attempt of a request, in seconds."""
+    """Timeout for each attempt at a request, in seconds."""
     total_s: float = Field(default=180.0, gt=0)
-    """Timeout of all attempts of a request together, including the delays between them, in seconds."""
+    """Timeout for all attempts at a request together, including the delays between them, in seconds."""
     breaker: BreakerConfig = BreakerConfig()
     votes: int = Field(default=1, ge=1, le=99)
     """Number of votes per question, each with a different seed."""

@@ -135,7 +135,7 @@ _MODES: dict[str, tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = {
     "pairwise": ("preference", _PAIR, [("answer_a", "transcript_a"), ("answer_b", "transcript_b")]),
 }
 """For each mode: the field that a class's verdict must have, the placeholders that a file may contain, and groups of
-placeholders. A file must contain at least one placeholder of every group."""
+placeholders. A file must contain at least one placeholder from every group."""
 
 
 def load_template(name: str | None, mode: str, key: str, body: Mapping[str, Any]) -> PromptTemplate:

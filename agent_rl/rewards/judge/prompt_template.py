@@ -31,7 +31,7 @@ _MOST = 400
 
 
 class BasePromptTemplate(BaseModel):
-    """Base class of prompt templates; a subclass's fields make up the verdict, and their strings are stripped."""
+    """Base class of prompt templates; a subclass's fields make up the verdict, and string values are stripped."""
 
     model_config = ConfigDict(str_strip_whitespace=True, allow_inf_nan=False, extra="ignore", frozen=True)
 
@@ -83,7 +83,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def _answers(cls, answer: str, **kwargs: Any) -> list[tuple[str, str]]:
-        """Return the prompt's sections with the answers, as pairs of heading and text."""
+        """Return the sections of the prompt that contain the answers, as (heading, text) pairs."""
         return [("Answer", answer)]
 
     @classmethod

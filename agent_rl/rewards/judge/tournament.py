@@ -28,7 +28,7 @@ def pairs_of(scheme: Scheme, players: int, *, opponents: int = 4) -> list[Pair]:
 
 
 def bradley_terry(games: Sequence[Game], players: int) -> list[float | None]:
-    """Return each player's probability of beating a player of strength 1, or None for a player without a game.
+    """Return each player's probability of beating a player of strength 1, or None for a player without games.
 
     Strengths are estimated by maximum likelihood (Hunter 2004, https://doi.org/10.1214/aos/1079120141, section 3). Each
     player also gets a tie with a player of strength 1, so that all strengths are finite and on one scale.

@@ -1,7 +1,7 @@
 """Defines the forms of judges' verdicts, and finds verdicts in JSON form in replies.
 
 If the server can enforce a schema, the whole reply is JSON. Otherwise, the last JSON object that is a verdict is used,
-even if it is in a code block or between other words. An object that is also in the judged text may be a quotation and
+even if it is in a code block or within other text. An object that is also in the judged text may be a quotation and
 is ignored. A judge that writes more than the object can add the request's code, which a quotation cannot contain.
 Values are neither guessed nor clamped: a score out of range, a word instead of a number or a missing criterion raises a
 `VerdictError`. The json-repair library is not used, because it completes broken JSON. A prompt template that is a class

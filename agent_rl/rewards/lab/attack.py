@@ -51,7 +51,7 @@ async def run_attacks(
 
     Args:
         trajectories: the trajectories to attack, with their ground truths.
-        scorer: the reward, which scores a mutation with the rest of its group if its components compare samples.
+        scorer: the reward; if its components compare samples, a mutation is scored with the rest of its group.
         attacks: the attacks by name.
         tolerance: the largest reward increase to ignore, because the scores of judges are noisy.
         concurrency: the number of trajectories to attack at the same time.
@@ -122,7 +122,7 @@ class _Target:
         self._group, self._position, self._scorer, self._tolerance = list(group), position, scorer, tolerance
 
     async def attack(self, attacks: Mapping[str, Attack], guesses: Sequence[str]) -> dict[str, Any]:
-        """Return JSON data: whether the trajectory is scored and is wrong, and the exploit or None for each attack."""
+        """Return JSON data: if the trajectory is scored, if it is wrong, and for each attack the exploit or None."""
         own, exploits = await self._score(self.trajectory), dict[str, dict[str, Any] | None]()
         if not isinstance(own, Score):
             return {"scored": False, "wrong": True, "found": exploits}
@@ -194,7 +194,7 @@ def attack_table(report: Mapping[str, Any], title: str) -> Table:
     """Create a table with one row per attack, sorted by the highest gain.
 
     The columns count the attacked trajectories, the raised rewards (in total and for wrong answers), and the
-    trajectories that escaped their reward. The gains are computed from the raised rewards.
+    trajectories that escaped their reward. The gains are the increases of the raised rewards.
     """
     table = Table(title=Text(title), title_justify="left")
     table.add_column("attack", no_wrap=True)

@@ -18,7 +18,7 @@ def answered(trajectory: Trajectory) -> bool:
 
 
 def with_answer(trajectory: Trajectory, answer: str) -> Trajectory:
-    """Return a copy of a trajectory with another answer, in the last turn's text, the submitting call and `answer`.
+    """Return a copy with another answer, which replaces the old one in the last turn, the submitting call and `answer`.
 
     Args:
         trajectory: a trajectory for which `answered` is true.

@@ -31,7 +31,7 @@ from agent_rl.trajectory import Trajectory
 from agent_rl.work.concurrency import together
 
 TRUNCATED = "truncated"
-"""Key of the logged number of models for which a trajectory was cut to `prompt_length` or `response_length`."""
+"""The component logs under this key how many models read a trajectory cut to `prompt_length` or `response_length`."""
 Combine = Literal["add", "mul", "min", "max", "mean"]
 
 _COMBINED: dict[Combine, Callable[[list[float]], float]] = {"add": math.fsum, "mul": math.prod, "min": min, "max": max}

@@ -23,7 +23,7 @@ Keep = Literal["head", "tail"]
 
 
 def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], list[ChatMessage]]:
-    """Return the prompt and the response: all turns, or the final answer as one message, which is empty if missing."""
+    """Return the prompt and the response, which is all turns or only the final answer (empty if missing)."""
     prompt = [{"role": message.role, "content": encodable(message.content)} for message in trajectory.prompt]
     if shown == "answer":
         return prompt, [{"role": "assistant", "content": encodable(trajectory.answer or "")}]
@@ -48,7 +48,7 @@ def fit(conversation: Sequence[ChatMessage], limit: int | None, keep: Keep, toke
     Args:
         conversation: the messages, which are not changed.
         limit: the maximum number of tokens in all messages together; None means unlimited.
-        keep: whether to keep the first tokens or the last tokens.
+        keep: which tokens to keep: the first or the last.
         tokenizer: the model's tokenizer, which must be a fast tokenizer.
     """
     size = sum(len(message["content"].encode("utf-8", "replace")) for message in conversation)
@@ -84,7 +84,7 @@ def fill_in(template: str, prompt: str, response: str) -> str:
 
 
 def read_score(reply: str) -> float | str:
-    """Return the number after the last `Score:`, or a reply that is a number, or else the end of the reply."""
+    """Return the number after the last `Score:`; without one, the end of the reply, as a number if it is one."""
     text = reply.rpartition(THOUGHTS_END)[2][-_TAIL:]
     numbers = _SCORE.findall(text)
     if not numbers and re.fullmatch(_NUMBER, text.strip()):

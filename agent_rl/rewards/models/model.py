@@ -89,8 +89,8 @@ class ModelConfig(EndpointConfig):
     keep: Keep = "tail"
     """Which part of a long prompt or response is kept: its start (`head`) or its end (`tail`)."""
     range: tuple[float, float] | None = None
-    """Bounds of a score, which are mapped to 0 and 1; a score outside the bounds is an error. Null means the bounds of
-    the prompt template's score, or 0 to 10 for a generative model without `rm_postprocess`, or else no bounds."""
+    """Bounds of a score, which are mapped to 0 and 1; a score outside the bounds is an error. Null means the bounds in
+    the prompt template; if it has none, 0 to 10 for a generative model without `rm_postprocess`, and none otherwise."""
 
     @model_validator(mode="after")
     def _check_settings(self) -> ModelConfig:
@@ -199,7 +199,7 @@ class Model:
         return read_score(reply) if isinstance(self._template, str) else self._template.read(reply).score  # type: ignore[attr-defined]
 
     def _map(self, number: Any) -> float:
-        """Scale a score with bounds to 0 to 1, and raise an error for anything but a number within the bounds."""
+        """Check that a score is a number within the bounds, and scale it to the range 0 to 1 if there are bounds."""
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise UnscoredError(f"expected a score, got {str(number)[:80]!r}")
         if self._range is None:
@@ -272,7 +272,7 @@ class Model:
 
 
 def _numbers(answer: Any, name: str) -> list[float]:
-    """Extract the numbers from an endpoint's response about one text."""
+    """Extract the numbers from an endpoint's response to one text."""
     (entry,) = answer["data"]
     if not entry[name]:
         raise ValueError(f"the list {name!r} in the answer is empty")

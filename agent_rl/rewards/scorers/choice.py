@@ -79,7 +79,7 @@ def counted_choice(answer: str, number: int = 0) -> str | None:
 
     Args:
         answer: a short text.
-        number: number of choices, or 0 if unknown; without a number, "the last option" names no choice.
+        number: number of choices, or 0 if unknown; if it is 0, "the last option" does not name a choice.
     """
     letters = set()
     for match in _COUNTED.finditer(answer):

@@ -1,6 +1,6 @@
 """Scores programs by their tests, in this machine's sandbox (`agent_rl.sandbox.grade`).
 
-The program is the last ```python block of the response, or else the last block of any kind, or else the whole text. The
+The program is the last ```python block of the response, else the last block of any kind, else the whole text. The
 tests are the ground truth or, if that is empty, `extra_info["test_cases"]`. The tests have one of these forms:
 
 - a form that `agent_rl.sandbox.read_cases` accepts, such as those of APPS, TACO, CodeContests and LiveCodeBench in
@@ -45,9 +45,9 @@ WHOLE_SOURCES = (
 PACKAGES = ("numpy", "sympy", "sortedcontainers", "pytest")
 """Packages that programs may import; judges of programming contests offer similar packages."""
 CASE_S = 5.0
-"""Time limit of one case in seconds, excluding the time spent waiting for a core."""
+"""Time limit for each case in seconds, excluding the time spent waiting for a core."""
 TOTAL_S = 60.0
-"""Time limit of all cases of one program together in seconds, as if no other program were running on the node."""
+"""Time limit for all of a program's cases together in seconds, as if no other program were running on the node."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
 _Tests = tuple[Sequence[FunctionCase | StdioCase] | PythonTests, str]

@@ -51,7 +51,7 @@ def last_tag(text: str, tag: str = "answer") -> str | None:
 
 
 def last_block(text: str, *languages: str) -> str | None:
-    """Return the last fenced block in one of the languages, or else the last block, even if cut off, or None."""
+    """Return the last fenced block, preferably in one of the languages, even if it is cut off; None without a block."""
     blocks: dict[bool, str] = {}  # key: whether the block's language is in `languages`
     start: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
@@ -67,8 +67,8 @@ def last_block(text: str, *languages: str) -> str | None:
 
 
 def tagged_block(text: str, *languages: str) -> str:
-    """Return the last block in the last `<answer>` or else `<solution>`, or in the whole text if it has neither tag. If
-    there is no block, return the content of the tag, or the whole text.
+    """Return the last block in the last `<answer>`, else in the last `<solution>`, else in the whole text. If it
+    contains no block, return the content of the tag, or the whole text if there is no tag.
     """
     tagged = last_tag(text)
     tagged = last_tag(text, "solution") if tagged is None else tagged
@@ -109,7 +109,7 @@ def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 def marked_part(text: str, *, joined: bool = False) -> str | None:
-    """Return the content of the last box or `<answer>`, or of a box within the tag, or None if both are missing."""
+    """Return the content of the last `<answer>` or of a box in it; without this tag, of the last box, if any."""
     tagged = last_tag(text)
     boxed = last_boxed(text if tagged is None else tagged, joined=joined)
     return tagged if boxed is None else boxed

@@ -1,6 +1,6 @@
 """Scores GSM8K and other tasks whose answer is a single number: 1.0 if it equals the ground truth, else 0.0.
 
-For the built-in data sources, the number must be marked; by default, an unmarked number is accepted too.
+By default, an unmarked number is accepted too; for the built-in data sources, the number must be marked.
 `numeric.numeric_match` compares the numbers.
 """
 

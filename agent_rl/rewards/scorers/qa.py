@@ -1,9 +1,9 @@
 r"""Scores short answers by exact match, F1 or substring, after normalizing both sides as SQuAD and Search-R1 do.
 
 Normalized text is lower-case, without punctuation, articles or repeated whitespace. The answer is the last
-`\boxed{}` after the thoughts (within the last `<answer>...</answer>` if the text contains this tag), or else the
-content of the tag, or else the whole text if it is short. The ground truth is a string, a list of strings, or
-`{"target": string or list}`; the best match is scored. Answers longer than 2,000 characters match no target.
+`\boxed{}` after the thoughts (within the last `<answer>...</answer>` if the text contains this tag). Without a box,
+it is the content of the tag; without either, the whole text if it is short. The ground truth is a string, a list of
+strings, or `{"target": string or list}`; the best match counts. Answers longer than 2,000 characters match no target.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The function takes `(solution_str, ground_truth, extra_info)` and returns a number, or a dict with a number under
 `score`. A function that needs a process or a server may return an awaitable instead.
 
-Exceptions in a user's function reach the caller. A scorer of this package returns 0 for an answer that makes the scorer
+Exceptions in a user's function reach the caller. A scorer in this package returns 0 for an answer that makes the scorer
 raise an exception.
 """
 
@@ -67,7 +67,7 @@ ROUTES: dict[str, Scorer] = {}
 def built_in(
     name: str, *sources: str, inline: bool = False, text: str = "", **options: Any
 ) -> Callable[[FunctionT], FunctionT]:
-    """Register the decorated function as a scorer of this package; decorate it again for each set of options.
+    """Register the decorated function as a scorer in this package; decorate it again for each set of options.
 
     Args:
         name: the scorer's name in a configuration.
@@ -146,7 +146,7 @@ def score_now(
 async def _without_score(
     scorer: Scorer, text: str, ground_truth: Any, info: Mapping[str, Any], error: Exception
 ) -> Result:
-    """Return 0 for an answer that made a scorer of this package raise an exception, unless the row is the cause.
+    """Return 0 for an answer that made a scorer in this package raise an exception, unless the row is the cause.
 
     Raises:
         GroundTruthError: the scorer raises an exception for an empty answer too, so the row is the cause.

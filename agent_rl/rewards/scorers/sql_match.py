@@ -28,9 +28,9 @@ from agent_rl.sandbox import in_a_place
 from agent_rl.tools.builtin._sql import pool
 
 QUERY_S = 2.0
-"""CPU time limit of one query, in seconds."""
+"""CPU time limit for one query, in seconds."""
 MEMORY_MB = 512
-"""Memory limit of the tables and one query, in MiB."""
+"""Memory limit for the tables and one query together, in MiB."""
 _MAX_TEXT = 100_000
 _MAX_QUERY = 10_000
 _MAX_ROWS = 10_000

@@ -22,11 +22,11 @@ from agent_rl.rewards.scorers.math.numeric import extract_number
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 MAX_TEXT = 1_000_000
-"""Only this many characters at the end of a text are searched; a longer text has no well-formed tags."""
+"""Only this many characters at the end of a text are searched; tags in a longer text never count as well-formed."""
 MAX_COMPARED = 2_000
 """Only this many characters at the start of a text are compared with `similar_to`."""
 LIMIT_S = 0.1
-"""Time limit of one search, in seconds of wall-clock time; other threads can run during the search."""
+"""Time limit for one search, in seconds of wall-clock time; other threads can run during the search."""
 
 
 @lru_cache(maxsize=1024)
@@ -98,7 +98,7 @@ class TextRules(BaseModel):
     number_between: tuple[float | None, float | None] | None = None
     """Minimum and maximum, both inclusive, of the number that the text gives as its answer; null means no bound."""
     similar_to: str | None = None
-    """A text to compare with; the value is `difflib.SequenceMatcher`'s ratio without regard to case, from 0 to 1."""
+    """Text to compare with; the value is `difflib.SequenceMatcher`'s ratio without regard to case, from 0 to 1."""
 
     @field_validator("all_of", "any_of", "none_of", "patterns", "forbidden_patterns", mode="before")
     @classmethod

@@ -1,8 +1,8 @@
 """The JSON requests and answers of the reward service.
 
 A request is one item or `{"items": [...]}`. An item contains the arguments that verl passes to a reward function, or a
-whole trajectory from `Trajectory.to_dict`. Each item is answered with a `Scored`, or with an `Unscored` if it could not
-be scored.
+whole trajectory from `Trajectory.to_dict`. The answer for an item is a `Scored` with the reward, or an `Unscored` with
+the error.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Scored(BaseModel):
 
 
 class Unscored(BaseModel):
-    """The answer for an item that could not be scored, which differs from a score of 0."""
+    """The answer for an item that could not be scored; the item has no score, rather than a score of 0."""
 
     unscored: Literal[True] = True
     error: str

@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 _FRACTIONAL = re.compile(r"[.eE]")
-_LONGEST = 1000  # maximum length of a decimal number that may be close to a whole number
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # one way to match, so no backtracking
+_LONGEST = 1000  # maximum length of a decimal and a whole number that are compared by value
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # one way to match, so linear time
 
 
 def read_result(text: str) -> Any:
@@ -41,7 +41,7 @@ def longest_text(expected: Any) -> int:
 
 
 def same_value(got: Any, expected: Any, tolerance: float = 0.0) -> bool:
-    """Whether two JSON values are equal: a bool is not a number, 1 equals 1.0, NaN equals nothing.
+    """Whether two JSON values are equal: a bool is not a number, 1 equals 1.0, and NaN equals nothing.
 
     Args:
         got: the program's value, from `read_result`.

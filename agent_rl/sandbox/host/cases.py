@@ -1,4 +1,4 @@
-"""Reads the test formats of data sets into `FunctionCase` and `StdioCase`, without running a program."""
+"""Converts tests in the formats of data sets to `FunctionCase` and `StdioCase`, without running a program."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class ExecutionStatus(str, Enum):
         TIMEOUT: the program exceeded its time limit, excluding time spent waiting for a core.
         MEMORY: an unhandled MemoryError.
         OUTPUT_LIMIT: the program wrote more than allowed.
-        KILLED: killed by a signal, or by the sandbox for exceeding a limit such as disk space; `stderr` has the reason.
+        KILLED: killed by a signal, or by the sandbox for exceeding a limit such as disk space; `stderr` says why.
         REFUSED: the program was not run, because this machine offers no isolation and `unsafe=True` was not set.
         UNAVAILABLE: the sandbox itself failed, which a program cannot cause; the program was not judged.
     """

@@ -29,7 +29,7 @@ from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.sandbox.host.shared import repeated_if_busy
 
 _AT_ONCE = 64  # maximum number of concurrent cases of one program
-_ROOM = 2  # allowed output bytes per expected byte; above 1, because whitespace is ignored
+_ROOM = 2  # allowed output bytes per expected byte; more than 1, because extra whitespace is allowed
 _MAX_SHOWN = 200  # a reason quotes at most this many characters of a program's output
 
 
@@ -103,8 +103,8 @@ async def grade(
             shared_sandbox()` to grade many programs.
         timeout_s: time limit for one case, in seconds, excluding time spent waiting for a core.
         memory_mb: memory limit for one case, in MiB.
-        total_timeout_s: time limit for all cases together, in seconds, as if no other program were running; later cases
-            fail.
+        total_timeout_s: time limit for all cases together, in seconds, as if no other program were running; cases that
+            take longer fail.
         stop_at_first_failure: skip all cases after the first failure.
         float_tolerance: allowed difference of floats, and of numbers in an output, absolute and relative to the
             expected value.

@@ -1,8 +1,8 @@
 """`Places` limits how many programs, queries and comparisons all processes of a user run concurrently on this node.
 
 A place is a lock on one byte of a file in the temporary folder; the kernel frees the place when its process exits.
-Tasks in one process get places in the order of their requests. Between processes the order is random, and no process
-keeps all places, because up to four times per second each leaves a freed place to the first process that checks.
+Tasks in one process get places in the order of their requests. Between processes the order is random. Up to four
+times per second, a process leaves a freed place to the first process that checks, so that no process keeps all places.
 
 Processes with a different TMPDIR, or with a TMPDIR that does not support locks, have separate places.
 """
@@ -48,7 +48,7 @@ class Places:
         self._free, self._taken = list(range(count)), list[int]()
         self._turn, self._freed = asyncio.Lock(), asyncio.Event()
         self._left_one = time.monotonic()
-        self._look_s = max(0.005, 0.0002 * count)  # more places, rarer checks: a check takes a microsecond per place
+        self._look_s = max(0.005, 0.0002 * count)  # rarer if there are more places: checking one takes a microsecond
 
     def take(self) -> bool:
         """Take a free place if possible, and return whether a place was taken."""
@@ -82,7 +82,7 @@ class Places:
 
     def close(self) -> None:
         """Free all places; a task that still holds a place may return it later."""
-        self._lock(0, fcntl.F_UNLCK, size=0)  # size 0 unlocks all; forks with the open file would keep the locks
+        self._lock(0, fcntl.F_UNLCK, size=0)  # unlocks all places (size 0), because forks may keep the file open
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

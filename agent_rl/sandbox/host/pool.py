@@ -25,7 +25,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 """Modules that each kind of zygote loads. A fork copies page tables, so plain programs get a small zygote."""
 
 KILLER = Execution(
-    ExecutionStatus.KILLED, stderr="sandbox: the program was ended with the process that ran it, alone\n"
+    ExecutionStatus.KILLED, stderr="sandbox: the program was ended, because the process that ran it died again\n"
 )
 """Outcome of a program whose parent died, on a machine where a program can kill its parent."""
 LOST = Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died\n")
@@ -74,7 +74,7 @@ class Pool:
             raise RuntimeError("a PythonSandbox works only in the event loop that opened it; open one per event loop")
 
     def kind_for(self, code: str) -> str:
-        """Guess the suitable kind of zygote from the words in `code`; a wrong guess costs milliseconds."""
+        """Guess the suitable kind of zygote from the words in `code`; a wrong guess costs only milliseconds."""
         for kind, words in _WORDS.items():
             if kind in self._members and any(word in code for word in words):
                 return kind

@@ -14,7 +14,7 @@ from agent_rl.sandbox.jail.protocol import MEMORY_SIGNAL, Op, Reason
 from agent_rl.sandbox.jail.run_queue import PATIENCE
 
 _READ_BYTES = 1 << 16
-_READ_AFTER_S = 0.02  # a pipe's buffer has 64 KiB, so most programs end before reading is necessary
+_READ_AFTER_S = 0.02  # a pipe's buffer has 64 KiB, so most programs end before their output must be read
 _HANG_S = 30.0  # seconds from a deadline until an unresponsive zygote is killed
 _TICK_S = 1.0  # _HANG_S is counted in ticks, so that a blocked event loop uses up little of it
 _EXCESS = {
@@ -107,7 +107,7 @@ class Child:
                 pass
 
     def take(self) -> tuple[str, str]:
-        """Return the decoded standard output and standard error since the last call to `take`."""
+        """Return the decoded standard output and standard error written since the last call to `take`."""
         out, err = (b"".join(parts).decode("utf-8", "replace") for parts in self._parts.values())
         for parts in self._parts.values():
             parts.clear()

@@ -1,7 +1,7 @@
 """`PythonSandbox` runs untrusted Python programs, each in a separate confined process, from one event loop.
 
-A program runs as `__main__` in a fresh process that may read the standard library and the declared packages, write to
-one directory that is removed afterwards, and cannot use the network or other programs. The program's time, memory,
+A program runs as `__main__` in a fresh process that may read the standard library and the declared packages and write
+to one directory, which is removed afterwards, but cannot use the network or other programs. The program's time, memory,
 output, files and threads are limited. The kernel reports how a program ended; a program cannot change this report.
 
 The sandbox is not a virtual machine, so a kernel vulnerability affects it. A program can see names and sizes of
@@ -33,7 +33,7 @@ from agent_rl.sandbox.host.supervisor import NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import CALL, SHOW_LAST, ZygoteSettings
 
 _MIB = 1 << 20
-_PACKAGES = ("site-packages", "dist-packages")  # the interpreter's folders, unused by a virtual environment
+_PACKAGES = ("site-packages", "dist-packages")  # the interpreter's own, which a virtual environment does not use
 _SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/zero", "/dev/urandom")
 
 
@@ -135,7 +135,7 @@ class PythonSandbox:
                 times the limit); the limit also applies to the CPU seconds of all threads together.
             memory_mb: limit on the address space beyond that of an interpreter with its packages, in MiB.
             show_last: whether to print the value of a final expression, as a notebook does.
-            output_bytes: extra output beyond the sandbox's `output_bytes`, in bytes.
+            output_bytes: allowed output in addition to the sandbox's `output_bytes`, in bytes.
 
         Returns:
             The outcome. Only wrong arguments and cancellation raise exceptions; a cancelled program is killed.

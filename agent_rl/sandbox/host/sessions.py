@@ -3,9 +3,9 @@
 Between runs, the process is paused, so that leftover threads use no CPU time. If the sandbox kills a run, the
 process dies too; the next run starts without variables and reports the loss in its `stderr`.
 
-Programs of one session are not protected from one another, and the process itself reports the end of a run; a program
+Programs in one session are not protected from one another, and the process itself reports the end of a run; a program
 that forges this report only ends its own run early. If this process's event loop is blocked at the deadline, an answer
-that arrived in the meantime is treated as on time.
+that has arrived by the time it resumes is treated as on time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SandboxSession:
     ) -> Execution:
         """Run `code` with the variables of earlier runs.
 
-        `sys.exit` or an exception ends the run and keeps the variables. Runs of one session wait for one another.
+        `sys.exit` or an exception ends the run and keeps the variables. Runs in one session wait for one another.
 
         Args:
             code: the program.
@@ -78,7 +78,7 @@ class SandboxSession:
             if not self._open:
                 raise RuntimeError("SandboxSession.run is used outside of `async with`")
             if self._process is not None and self._process.ended.done():
-                self._lose("its process ended between two runs")
+                self._lose("its process ended between runs")
             lost, self._lost = self._lost, None
             execution = await self._run_cell(nonce, cell, code, limit_s)
         if lost is not None:

@@ -14,7 +14,7 @@ from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.work.concurrency import PerLoop
 
 TOOL_CONCURRENCY = PLACES
-"""Maximum number of concurrent programs of one tool in one worker process."""
+"""Maximum number of programs that one tool may run concurrently in one worker process."""
 UNBOUNDED = 1_000
 """Value of `max_concurrency` for a caller that itself limits its concurrent programs."""
 
@@ -89,4 +89,4 @@ async def repeated_if_busy(run: Callable[[], Awaitable[Execution]], limit_s: flo
         execution = await run()
         if execution.status != ExecutionStatus.TIMEOUT or execution.own_s > 0.99 * limit_s:
             return execution
-    raise UnscoredError(f"the machine is too busy: a program twice got only {execution.own_s:.3g} of its {limit_s:g} s")
+    raise UnscoredError(f"the machine is busy: in two tries, a program got {execution.own_s:.3g} of its {limit_s:g} s")

@@ -31,7 +31,7 @@ _OUTPUT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class PythonTests:
-    """The tests from a row of a data set.
+    """The tests in a row of a data set.
 
     Attributes:
         tests: source code of the tests.

@@ -1,6 +1,7 @@
 """Prepares a program's namespace, calls one of the program's functions, and returns the value as JSON.
 
-The trusted side cannot rely on what this code does in the program's process; it only uses `plain`, on expected values.
+The trusted side cannot rely on this code, because it runs in the program's process; the trusted side itself calls only
+`plain`, on expected values.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class NotComparable(ValueError):
 
 def begin(namespace: dict[str, Any], modules: dict[str, Any]) -> None:
     """Add the usual names to the program's namespace, and make the program a module that can be imported."""
-    exec(_PRELUDE, namespace)  # noqa: S102 - the code is a constant of this module
+    exec(_PRELUDE, namespace)  # noqa: S102 - the code is a constant in this module
     modules[_NAME] = modules["__main__"]
     namespace["__name__"] = _NAME
 

@@ -49,7 +49,7 @@ Seeds: TypeAlias = tuple[list[random.Random], int]
 
 
 class ChildSettings(NamedTuple):
-    """Settings of all children of a zygote."""
+    """The settings that all children of a zygote share."""
 
     confinement: Confinement | None  # None if this zygote does not fork
     file_bytes: int
@@ -72,7 +72,7 @@ def run(job: Job) -> NoReturn:
     session = flags & SESSION
     if session:
         os.close(0)
-        os.open(os.devnull, os.O_RDONLY)  # not the zygote's input, an open file whose flags all children share
+        os.open(os.devnull, os.O_RDONLY)  # replaces the zygote's input, whose flags all children would share
     else:
         os.dup2(channel, 0)
     os.dup2(out, 1)
@@ -223,7 +223,7 @@ def _finish(exit_code: int) -> int:
 def flush() -> None:
     """Flush the standard streams."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__):
-        try:  # noqa: SIM105 - try runs for every program, and takes a tenth of the time of `suppress`
+        try:  # noqa: SIM105 - this runs for every program, and `suppress` takes ten times as long
             stream.flush()  # type: ignore[union-attr]
         except Exception:  # noqa: BLE001 - the program may have closed or replaced the stream
             pass

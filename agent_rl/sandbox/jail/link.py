@@ -1,7 +1,7 @@
-"""Calls between a program's process and its tests' process over a socket, as tagged JSON, never as a pickle.
+"""Sends calls between a program's process and its tests' process over a socket, as tagged JSON, never as a pickle.
 
 `Link` is the base class of both ends of the connection. Plain data keeps its type when it is sent. A container that a
-call passes or returns is the same object at both ends, and each message updates the container's content. `_ProgramSide`
+call passes or returns stays one object at each end, and each message updates the container's content. `_ProgramSide`
 answers calls and sends every other object of the program as a number; `stand_ins.py` is the other end.
 """
 

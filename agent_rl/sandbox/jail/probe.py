@@ -92,7 +92,7 @@ def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS)
 def _trial(plan: Plan, scratch: str, targets: _Targets) -> _Results:
     """Return the results of all actions in a child under `plan`, or "failed" if the child cannot work."""
     files = [path for path in plan.readable if os.path.exists(path)]
-    folders = [path for path in files if os.path.isdir(path)]  # inside the namespace, other paths look like folders too
+    folders = [path for path in files if os.path.isdir(path)]  # in the namespace, other paths look like folders too
 
     def parent() -> _Results:
         if "namespace" in plan.layers:

@@ -24,7 +24,7 @@ ORDER = struct.Struct("<BQd")
 RECORD = struct.Struct("<QBidd")
 """Number of the execution, reason, kernel's wait status (for STARTED: the pid), seconds from fork to end, own seconds.
 
-Own seconds start when the limit starts, and exclude time spent waiting for a core; they are at least the CPU seconds.
+Own seconds start with the time limit and exclude time spent waiting for a core; they are at least the CPU seconds.
 """
 
 NONCE_BYTES = 16

@@ -188,7 +188,7 @@ def _equation(sides: Sequence[Form], values: Sequence[ExpressionValue], text: st
 
 
 def _approximated(exact: str, rounded: str, depth: int) -> Form:
-    r"""Return the exact side of `\sqrt{2} \approx 1.414`, with the rounded side in `parts`; for `x \approx 3`, 3."""
+    r"""Return the exact side of `\sqrt{2} \approx 1.414`, with the rounded side in `parts`; `x \approx 3` yields 3."""
     number = _read(rounded, depth + 1)
     form = _read(exact, depth + 1) if exact.strip() else None
     if number.kind != "value":

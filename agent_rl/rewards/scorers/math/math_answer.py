@@ -103,9 +103,9 @@ def _decide(answer: str, truth: str, strict: bool) -> bool | None:
     if len(answer) > MAX_CHARS:
         return False
     choice = _CHOICE.fullmatch(truth)
-    if choice and (letter := _LETTER.match(answer)):  # the answer is a choice and its text, such as (B) 12 cm
+    if choice and (letter := _LETTER.match(answer)):  # the answer is a letter and its text, such as (B) 12 cm
         return letter[1] == choice[1] and not _LETTER.search(answer, letter.end())
-    if choice and (by_count := counted_choice(answer)):  # the answer counts, as in "the second option"
+    if choice and (by_count := counted_choice(answer)):  # the answer is a position: "the second option"
         return by_count == choice[1]
     if _is_several(answer, truth):
         return False

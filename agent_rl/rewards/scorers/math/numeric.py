@@ -30,7 +30,7 @@ from agent_rl.rewards.scorers.extraction import FINAL, STRICT, after_thoughts, e
 from agent_rl.rewards.scorers.math.latex import plain_characters
 
 _MAX_TEXT = 5_000
-_MAX_LAST = 300  # maximum distance from the start of the last number to the last digit, in characters
+_MAX_LAST = 300  # maximum distance from the start of the last number to the text's last digit, in characters
 _MAX_NUMBER_TEXT = 1_000
 _MAX_DIGITS = 100
 _MAX_EXPONENT = 100
@@ -90,7 +90,7 @@ class _Number:
 
     value: Fraction
     decimals: int | None = None
-    """Number of digits after a plain decimal's point, or None for other notations (fractions, powers, scale words)."""
+    """Number of digits after a decimal number's point, or None for other notations (fractions, powers, scale words)."""
     digits: int = 0
     """Number of significant digits in a plain decimal."""
 

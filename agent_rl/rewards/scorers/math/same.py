@@ -14,10 +14,10 @@ _LETTER = r"[A-Za-z](?:[_^]\{?-?\w+\}?)?'?"
 _SYMBOL = re.compile(rf"{_LETTER}(?:\([A-Za-z0-9,]{{1,12}}\))?|[A-Z]{{2,4}}")
 _DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]{1,2}|[0-9]{4,}|(?<=0,)[0-9]{3})")
 _ENOUGH = 6
-"""A number with at least this number of decimals and of significant digits equals all values that round to it."""
+"""A number with at least this many decimals and this many significant digits equals all values that round to it."""
 _ENOUGH_OF_A_TRUTH = 2
 _LONG = 10
-"""A number with at least this number of decimals is treated as exact, not as rounded."""
+"""A number with at least this many decimals is treated as exact, not as rounded."""
 _DUST_DIGITS = 15
 _DUST, _BINARY = 1e-13, 1e-15
 

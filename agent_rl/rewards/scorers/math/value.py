@@ -20,11 +20,12 @@ from agent_rl.rewards.scorers.math.expression import Node, variables
 _MAX_EXPONENT = 10**4
 _DIGITS = 90
 _SAME, _CANCELLED, _NOTHING = 1e-72, 1e-76, 1e-20
-"""Tolerances for equal values: relative to the values, relative to the summands, and the maximum of the latter."""
+"""Tolerances for equal values: relative to the larger value and to the largest summand, and a cap on the latter."""
 _NEAR_WHOLE = 1e-12
 _POSITIVE, _NEGATIVE, _WHOLE = ((0.01, 0.2), (1.1, 1.9), (5, 9)), (-0.6, -2.6), (2, 12)
 _POINTS = (*_POSITIVE, _NEGATIVE, _WHOLE)
-"""Ranges of variables' values per point. The negative point counts only real values, as answers often assume x > 0."""
+"""For each point, the range of the variables. At the negative point, complex values do not count, because answers often
+assume x > 0."""
 _NO_VALUE = (ArithmeticError, ValueError, RecursionError, KeyError, TypeError, NotImplementedError)
 _NAMES = "sin cos tan cot sec csc asin acos atan sinh cosh tanh ln sqrt"
 _GROWING = ("sinh", "cosh", "fact", "binom")
@@ -47,7 +48,7 @@ class ExpressionValue:
         return value.real if value is not None and _close(value.imag, 0, abs(value)) else None
 
     def equals(self, other: ExpressionValue) -> bool:
-        """Whether two expressions are equal at all points (with variables: two or more) where both have a value."""
+        """Whether two expressions are equal at all points (two or more with variables) where both have a value."""
         if self.node == other.node:
             return True
         compared = 0

@@ -14,7 +14,7 @@ from agent_rl.sandbox import in_a_place
 from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
 
 ANSWER_S = 5.0
-"""Time limit of one comparison in seconds, excluding waits for a core; slower comparisons return False."""
+"""Time limit for each comparison in seconds, excluding waits for a core; slower comparisons return False."""
 _PROGRAM = Path(__file__).with_name("worker_program.py")
 
 workers = Workers(

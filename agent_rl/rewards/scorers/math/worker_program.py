@@ -12,12 +12,12 @@ import sys
 from typing import Any
 
 MEMORY_BYTES = 4 << 30
-TIMEOUT_S = 2  # CPU time limit of one parse or comparison, in seconds, if a signal can interrupt the code
+TIMEOUT_S = 2  # CPU time limit for a parse or comparison, in seconds; it stops only code that a signal can interrupt
 
 
 def main() -> None:
     """Answer each line `[answer, truth]` with true or false."""
-    del sys.path[0]  # removes this file's folder, whose modules would shadow others
+    del sys.path[0]  # removes this file's folder from the path, because its modules would shadow others
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
     logging.disable()
     from math_verify import parse, verify
