@@ -23,7 +23,7 @@ CacheScope = Literal["off", "trajectory", "shared"]
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool's name and schema for the policy, and the class, with its config, that answers the calls.
+    """A tool's name and schema, which the policy sees, and the class and config that answer its calls.
 
     All trajectories share the spec; each trajectory creates its own instance of the tool.
 
