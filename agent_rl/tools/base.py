@@ -108,7 +108,7 @@ class Tool(ABC):
             validated(cls.Config, config)
 
     async def start(self) -> None:
-        """Prepare the trajectory's state; awaited once, before the first call and within its time limit."""
+        """Prepare the trajectory's state; awaited once, before the first call and within that call's time limit."""
         return None
 
     @abstractmethod

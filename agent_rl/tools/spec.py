@@ -75,7 +75,7 @@ class ToolSpec:
 
     @property
     def is_verl(self) -> bool:
-        """Whether `cls` is a verl `BaseTool`, whose constructor takes `(config, tool_schema)`, and needs an adapter."""
+        """Whether `cls` is a verl `BaseTool`, which needs an adapter and takes `(config, tool_schema)` as arguments."""
         return not issubclass(self.cls, Tool)
 
     @property
