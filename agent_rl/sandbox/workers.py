@@ -1,9 +1,9 @@
-"""`Workers`: processes that answer requests, for work whose time this process cannot limit.
+"""`Workers`: processes that answer requests, for work on which this process cannot enforce a time limit.
 
 A worker is a program that writes the line `"ready"`, and then one JSON line for each JSON line that it reads, until its
-input ends. A worker starts on demand and stays for the next request; a worker that exceeds a request's time is killed.
-There is one worker per concurrent request. Workers inherit only the environment variables that a program needs to run,
-and no API keys. Time spent waiting for a core does not count toward a request's limit, up to twenty times the limit.
+input ends. A worker starts on demand and waits for more requests; a worker that exceeds its time limit is killed. Each
+concurrent request has its own worker. Workers inherit only the environment variables that a program needs to run, which
+exclude API keys. Time spent waiting for a core does not count toward a request's limit, up to twenty times the limit.
 
 If the process that started a worker is killed, the worker exits only when it reads its next line.
 """
@@ -57,7 +57,7 @@ def bare_environment() -> dict[str, str]:
 
 
 class Workers:
-    """Processes that run one command for all threads of this process; a fork of this process starts separate workers.
+    """Processes that run one command for all threads of this process; a fork of this process starts its own workers.
 
     Args:
         what: verb phrase that completes the error message "the process that ... does not start".
@@ -69,18 +69,18 @@ class Workers:
     def __init__(self, what: str, command: Sequence[str], *, kept: int = 8, idle_s: float = 3600.0) -> None:
         self._what, self._command = what, [*command]
         self._kept, self._idle_s = kept, idle_s
-        self.idle: deque[tuple[float, subprocess.Popen[bytes]]] = deque()  # append and pop are atomic: no lock needed
+        self.idle: deque[tuple[float, subprocess.Popen[bytes]]] = deque()  # needs no lock: append and pop are atomic
         _all.add(self)
 
     def ask(self, request: Any, timeout_s: float, may_be_kept: Callable[[Any], bool] | None = None) -> Any:
-        """Send `request` and return its answer, both JSON data; block for at most `timeout_s` plus a worker's start.
+        """Send `request` and return its answer, both JSON data; block for at most `timeout_s` plus a worker's start-up.
 
         A worker that waits for a core may take longer.
 
         Args:
             request: the request.
             timeout_s: time limit for the worker's whole answer, in seconds.
-            may_be_kept: function that tells from the answer if the worker can be reused; None means always.
+            may_be_kept: function that decides from the answer whether the worker can be reused; None means always.
 
         Raises:
             WorkerTimeout: the worker did not answer in time.

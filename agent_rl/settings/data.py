@@ -73,7 +73,7 @@ class DataSettings(Section):
 
     weights: Weights = Field(default_factory=dict)
     """Share of draws for each `data_source` (shell wildcards are allowed), or a list with one share per file in
-    `data.train_files`. With a share of 0, no rows are drawn. By default, shares are proportional to row counts."""
+    `data.train_files`. A share of 0 excludes the rows. By default, shares are proportional to row counts."""
     temperature: float | None = Field(default=None, ge=1)
     """Alternative to `weights` that makes shares proportional to rows^(1/temperature). With 1, shares are proportional
     to row counts; values above 1 make the shares more equal."""

@@ -102,7 +102,8 @@ class Place:
             remedy: the remedy for a ValueError that does not contain one.
 
         Raises:
-            ConfigError: the check raised a ValueError, or a ConfigError, whose key is appended to this location's key.
+            ConfigError: the check raised a ValueError or a ConfigError. A ConfigError's key is appended to this
+                location's key.
             UserCodeError: the check raised any other exception, which is a bug in the check.
         """
         try:

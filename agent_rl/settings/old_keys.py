@@ -43,8 +43,8 @@ FREE = (
     "actor_rollout_ref.ref.fsdp_config.mixed_precision",
     "critic.fsdp.mixed_precision",
 )
-"""Sections that accept any key, or that verl's YAML omits: for agent_rl, Ray, transformers, engines, torch, chat
-templates and reward functions."""
+"""Sections that accept any key or that verl's YAML omits, namely those for agent_rl, Ray, transformers, engines, torch,
+chat templates and reward functions."""
 
 TABLE = Path(__file__).with_suffix(".yaml")
 _ARGUMENT = re.compile(r"\+{0,2}(?P<key>(--|\$)?[A-Za-z_][^=\s]*)=.*", re.DOTALL)
@@ -79,7 +79,7 @@ class OldKey:
     only_with: Mapping[str, Any] = field(default_factory=dict)
     """Other keys of the composed configuration; the row applies only if each key has one of its given values."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """The new value of each old value, for a moved key whose values were also renamed."""
+    """Mapping of old values to new values, for a moved key whose values were also renamed."""
     reset: Any = _KEPT
     """Value that the old key of a moved row gets in the composed configuration; by default, the old key is removed."""
     command: str | None = None
@@ -138,10 +138,10 @@ def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[
 
     Args:
         arguments: hydra overrides and options.
-        command: the `agent-rl` command, for rows limited to it; empty means verl's command line.
+        command: the `agent-rl` command, for rows that apply only to it; empty means verl's command line.
 
     Returns:
-        The arguments, and one line per changed argument.
+        The rewritten arguments, and one line about each changed argument.
 
     Raises:
         ConfigError: a key is rejected, or is given in both spellings.
@@ -179,7 +179,7 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
         file: the user's YAML file, for line numbers in errors.
 
     Returns:
-        One line per changed key.
+        One line about each changed key.
 
     Raises:
         ConfigError: a key is rejected.
@@ -245,7 +245,7 @@ def is_old(key: str) -> bool:
 
 
 def tell(notes: Sequence[str]) -> None:
-    """Print the notes of `change_arguments` or `change_config`, each only once in this process and its children."""
+    """Print the notes from `change_arguments` or `change_config`, each only once in this process and its children."""
     for note in notes:
         printed = os.environ.get(_PRINTED, "")
         if note not in printed.split("\n"):
@@ -272,7 +272,7 @@ def _decide(place: Place, key: str, text: str, config: Any = None, command: str 
         key: the key as the user wrote it.
         text: the value, as written on the command line.
         config: the composed configuration, for rows that depend on other keys; if None, those rows are skipped.
-        command: the `agent-rl` command, for rows limited to it.
+        command: the `agent-rl` command, for rows that apply only to it.
 
     Raises:
         ConfigError: the key, or its new name, is rejected.
@@ -318,7 +318,7 @@ _PROBLEM = {"different": "changed since", "gone": "removed since"}
 
 @functools.cache
 def _index() -> tuple[Mapping[str, Sequence[OldKey]], Sequence[OldKey]]:
-    """Return a mapping of each old key to its rows, and the rows whose old key ends in `*`."""
+    """Return a mapping from each old key to its rows, and the rows whose old key ends in `*`."""
     exact: dict[str, list[OldKey]] = {}
     for row in rows():
         if not row.old.endswith("*"):

@@ -1,4 +1,4 @@
-"""The `agent_rl.reward` section: the components of the trajectory reward, and how they make up the total."""
+"""The `agent_rl.reward` section: the components of the trajectory reward, and how they are combined."""
 
 from __future__ import annotations
 
@@ -129,13 +129,13 @@ class CorrectnessSettings(TermSettings):
     """Settings for the `correctness` component, which is 1 for the right answer and 0 otherwise."""
 
     scorer: str | dict[str, Any] = "auto"
-    """`auto`, a scorer's name, a mapping of its name and options such as `{name: math, strict: true}`,
+    """`auto`, a scorer's name, a mapping with its name and options, such as `{name: math, strict: true}`,
     `file.py:function`, or `none`. `auto` means a simulated user's verdict or, without a simulated user, the scorer of
     the row's data_source."""
 
 
 class _NamedTermSettings(TermSettings):
-    """A component that every reward logs, and that counts towards the total if any of its keys is set."""
+    """A component that every reward logs, and that counts toward the total if any of its keys is set."""
 
     weight: float | Schedule = 0.0
     """Weight of the value in the total, or 0 to only log it. The default is 1 if another key of this section is set."""
@@ -166,7 +166,7 @@ class EfficiencySettings(_NamedTermSettings):
 
 
 class FormatSettings(_NamedTermSettings):
-    """A penalty of `-malformed_turns / turns`, but never below -1, whatever the number of well-formed turns."""
+    """A penalty of `-malformed_turns / turns`, but never below -1; well-formed turns do not change it."""
 
     weight: float | Schedule = 0.0
     """Weight of the value in the total, or 0 to only log it. The default is 0.2 if another key here is set."""
@@ -228,7 +228,7 @@ class ServedModelSettings(Section):
 
 
 class RewardSettings(Section):
-    """The components of the trajectory reward, and how they make up the total."""
+    """The components of the trajectory reward, and how they are combined."""
 
     combine: str = "sum"
     """`sum` adds up the weighted values. Your own function, written as `package.module.function` or `file.py:function`,

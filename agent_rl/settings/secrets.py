@@ -91,7 +91,7 @@ class Secrets:
         self._pattern = re.compile("|".join(map(re.escape, self._forms)), re.IGNORECASE) if self._forms else None
 
     def hide(self, text: str, *, cut: bool = False) -> str:
-        """Return `text` without the secrets; if the text was `cut`, also remove a partial secret at the end."""
+        """Replace each secret in `text`; if the text was `cut`, also replace a partial secret at its end."""
         if self._pattern is None:
             return text
         text = self._pattern.sub(lambda _: self._mark, text)
@@ -160,7 +160,7 @@ def _without_key(match: re.Match[str]) -> str:
 
 
 def _overlap(text: str, form: str) -> int:
-    """Return the length of the longest prefix of `form` at the end of `text`, or 0 if that reveals too little."""
+    """Return the length of the longest prefix of `form` at the end of `text`, or 0 if it is below `SHORTEST_SECRET`."""
     longest = min(len(form) - 1, len(text))
     tail = text[len(text) - longest :].lower()
     return next((n for n in range(longest, SHORTEST_SECRET - 1, -1) if tail[longest - n :] == form[:n].lower()), 0)

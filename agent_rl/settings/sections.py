@@ -50,7 +50,7 @@ class FinalTurnSettings(Section):
 
 
 class ThinkingSettings(Section):
-    """Settings for `<think>` blocks, which a format never reads."""
+    """Settings for `<think>` blocks, which no format reads."""
 
     history: Literal["keep", "template"] = "keep"
     """`keep`: the context keeps all sampled tokens. `template`: if the chat template drops thoughts of earlier
@@ -61,8 +61,8 @@ class ToolsSettings(Section):
     """Settings for all tools. The settings of one tool are in its entry in the tool file."""
 
     max_result_tokens: int | None = Field(default=None, ge=32)
-    """Maximum number of tokens of a result that the policy sees, instead of verl's limit in characters. Null means
-    verl's limit."""
+    """Maximum number of tokens that the policy sees of a result. Null means that verl's limit on the number of
+    characters applies instead."""
     cache_path: str | None = None
     """File on a local disk that stores the results of tools with `cache: shared`. Null means memory only."""
     on_error: Literal["unscored", "observe"] = "unscored"
@@ -91,8 +91,8 @@ class PolicySettings(Section):
     """The source of the trajectories that a run trains on."""
 
     trace: str | None = None
-    """Folder of a finished run in `mode=sync`. With `policy=trace`, training uses the trajectories in this folder and
-    starts no engine. Null means that the engine samples trajectories."""
+    """Folder of a finished run that used `mode=sync`. With `policy=trace`, training uses the trajectories in this
+    folder and starts no engine. Null means that the engine samples trajectories."""
 
 
 class RunSettings(Section):
@@ -104,8 +104,8 @@ class RunSettings(Section):
     """What `agent-rl train` shows. `panel`: a live panel. `lines`: one line per step. `verl`: every line of the log.
     Null means the panel in a terminal, and lines elsewhere or if `TERM` is `dumb` or `NO_COLOR` is set."""
     log_probs_every: int = Field(default=10, ge=1)
-    """Interval in steps between passes that compute log-probs before the update. The setting applies to runs that could
-    use the log-probs of the update itself, because they have one update per batch and neither a KL penalty in the
+    """Interval in steps between passes that compute log-probs before the update. The setting applies
+    only to runs that do not need this pass, because they make one update per batch and use neither a KL penalty in the
     reward nor a correction. The pass measures `actor/entropy` and differences between the engine and the trainer."""
     weight_sync_timeout_s: float = Field(default=1800.0, gt=0)
     """Seconds after which a transfer of weights to the engine counts as a deadlock and the run stops. A transfer
@@ -223,9 +223,9 @@ class GigpoSettings(Section):
     weight: float = Field(default=1.0, ge=0)
     """Factor by which a state's advantage is multiplied before it is added to the trajectory's advantage."""
     discount: float = Field(default=0.95, ge=0, le=1)
-    """Discount per turn on later rewards in the reward-to-go, which is compared among the turns in the same state."""
+    """Discount per turn for later rewards in the reward-to-go. Turns in the same state are compared by this sum."""
     history: int = Field(default=0, ge=0)
-    """Number of previous turns whose states and texts must also be equal for two turns to have the same state."""
+    """Number of previous turns whose states and texts must also match for two turns to be in the same state."""
 
 
 class SmallModelSettings(Section):
@@ -251,7 +251,7 @@ class ColdStartStage(Section):
     steps: int = Field(ge=1)
     """Number of optimizer steps."""
     lr: float = Field(default=3e-3, gt=0)
-    """Peak learning rate, reached after 30 steps of warm-up. Cosine decay then lowers the rate to a fiftieth."""
+    """Peak learning rate, reached after 30 steps of warm-up. Cosine decay then lowers it to a fiftieth of the peak."""
 
 
 class ColdStartSettings(Section):
@@ -269,7 +269,7 @@ class ColdStartSettings(Section):
     """Number of rows used only for evaluation."""
     rows: Literal["recipe"] | None = None
     """`recipe`: the rows of the recipe's `data.train_files` that the world's solver can solve, and all rows of its
-    `data.val_files`. Null means rows of the generated world."""
+    `data.val_files`. Null means rows from the generated world."""
     batch: int = Field(default=32, ge=1)
     """Number of worked episodes per optimizer step."""
     micro_batch: int | None = Field(default=None, ge=1)

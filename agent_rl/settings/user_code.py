@@ -41,7 +41,7 @@ _OUTAGES = {
     ("urllib3", "HTTPError"),
     ("websockets", "ConnectionClosed"),
 }
-"""Packages and classes of connection errors and timeouts that derive from neither ConnectionError nor TimeoutError."""
+"""Packages and names of connection errors and timeouts that derive from neither ConnectionError nor TimeoutError."""
 
 
 class UserCodeError(FatalError):
@@ -83,7 +83,7 @@ class BrokenCallError(UnscoredError):
 
     Args:
         text: the call, where it failed, and how.
-        bug: an identifier for the traceback, the same whenever the same lines raise the same exception.
+        bug: an identifier for the traceback, which is the same whenever the same lines raise the same exception.
     """
 
     def __init__(self, text: str, bug: str) -> None:
@@ -103,7 +103,7 @@ class BrokenCallError(UnscoredError):
 
 
 class RepeatedBugs:
-    """Counts the bugs of a run."""
+    """Counts how often each bug occurs in a run."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

@@ -63,7 +63,7 @@ _SHORT_TYPES = {
     "list": "array",
     "dict": "object",
 }
-"""The short form of a schema may also contain names of Python types; these are their JSON types."""
+"""JSON types for the names of Python types that the short form of a schema may contain."""
 _DATA = ("enum", "const", "default", "required", "dependentRequired")
 """JSON Schema keywords whose values are not schemas."""
 
@@ -132,7 +132,7 @@ async def checked(name: str, validator: Validator, arguments: Any, limit_s: floa
         name: the tool's name, for the message.
         validator: the validator of the tool's parameters.
         arguments: the policy's arguments, parsed from JSON.
-        limit_s: time limit of one call of the tool, in seconds.
+        limit_s: time limit for one call to the tool, in seconds.
 
     Raises:
         InvalidArgumentsError: an argument is wrong; the text names the argument and the expected value.
@@ -153,7 +153,7 @@ async def checked(name: str, validator: Validator, arguments: Any, limit_s: floa
         raise ToolTimeoutError(problem) from None
     except RecursionError:
         raise InvalidArgumentsError(f"invalid arguments for {name}: nested too deeply") from None
-    except (TypeError, ValueError) as error:  # JSON cannot express a value, such as a number with thousands of digits
+    except (TypeError, ValueError) as error:  # some values cannot be read, such as numbers with thousands of digits
         problem = shortened(one_line(error), _MAX_ERROR)
         raise InvalidArgumentsError(f"the arguments of {name} cannot be read: {problem}") from None
 

@@ -86,12 +86,12 @@ class Tool(ABC):
     """Whether the same arguments always produce the same text, regardless of earlier calls, as in a pure function or a
     search in fixed data. Only results of reusable tools are reused; the tool's entry can override the value."""
     in_order: ClassVar[bool] = False
-    """Whether the calls in one turn run one after another, in order, if one of them calls this tool."""
+    """Whether a call to this tool makes all calls in the same turn run one after another, in order."""
     outside: ClassVar[bool] = False
     """Whether a call uses something outside the process, such as a service. `agent-rl fork` repeats a recorded call of
     such a tool, or of a tool whose `config` has a `url`, only if the tool's entry has `reusable: true`."""
     answers: ClassVar[bool] = False
-    """Whether a call submits the final answer; such a call also runs in the last turn and counts towards no budget."""
+    """Whether a call submits the final answer; such a call also runs in the last turn and counts toward no budget."""
 
     scope: TrajectoryScope
     """Resources shared by the tools of this trajectory; set before `start`."""
@@ -108,7 +108,7 @@ class Tool(ABC):
             validated(cls.Config, config)
 
     async def start(self) -> None:
-        """Prepare the trajectory's state; awaited once, before the first call and within its time limit."""
+        """Prepare the trajectory's state; awaited once, before the first call and within that call's time limit."""
         return None
 
     @abstractmethod
@@ -137,7 +137,8 @@ class TrajectoryScope:
     """Resources, such as a connection, that several tools of one trajectory share, each under a key.
 
     A resource is opened at its first use, and closed once when the trajectory ends, in the reverse order of opening.
-    Different tasks may open and close a resource; a context manager that does not allow this needs a separate task.
+    A resource may be opened in one task and closed in another; a context manager that forbids this must run in its own
+    task.
     """
 
     def __init__(self) -> None:

@@ -98,7 +98,7 @@ def may_return(function: Any) -> bool:
     """Whether a function may return a value, because it has a `return` with a value or ends with a `raise`."""
     try:
         body: list[ast.AST] = list(ast.parse(textwrap.dedent(inspect.getsource(function))).body[0].body)  # type: ignore[attr-defined]
-    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # without the source, assume a value
+    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # without the source, assume it may
         return True
     if isinstance(body[-1], ast.Raise):
         return True

@@ -41,7 +41,7 @@ _FUNCTION = ("name", "description", "parameters")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")
 _VALUES = ("str", "int", "float", "bool", "list")
-"""Type hints that suggest a single argument's value, although `call` gets a dict of all arguments."""
+"""Type hints of `call` that suggest the value of a single argument, although it gets a dict of all arguments."""
 
 
 def load_tools(path: str | Path) -> list[ToolSpec]:

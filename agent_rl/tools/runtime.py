@@ -1,7 +1,7 @@
 """`ToolSession`: the tools of one trajectory, from the first call to the release of their state.
 
 Every call gets an answer that the policy can use, even if the call was wrong. `run` raises only `UnscoredError`, for an
-outage or a bug in the tool, and `FatalError`; in both cases, the turn's other calls are cancelled.
+outage or a bug in the tool, and `FatalError`; in both cases, the turn's other calls are canceled.
 
 First, the arguments of a call are checked; a slow check moves to a thread with a time limit. If the tool uses a
 cache, the result of an equal call is taken from the cache. If the tool limits concurrency, the call waits in a queue.
@@ -9,7 +9,7 @@ Only then does the call's time limit start. The call runs, with retries if the t
 is cut to the limit.
 
 A plain `def` call that exceeds its time limit is abandoned, because a thread cannot be stopped. The daemon thread of an
-abandoned call continues until the function returns or the process exits, and no longer counts towards the tool's
+abandoned call continues until the function returns or the process exits, and no longer counts toward the tool's
 concurrency. An `async def` call that never awaits blocks the event loop.
 """
 
@@ -66,10 +66,10 @@ class ToolSession:
         tools_kwargs: the row's `extra_info.tools_kwargs`, a mapping of tool names to `{"create_kwargs": {...}}`.
         default_timeout_s: time limit in seconds for tools without their own limit. The limit covers a call, including
             the tool's start, and the closing of the tool.
-        max_parallel_calls: maximum number of calls of one turn that run; the others are skipped. None means no limit.
+        max_parallel_calls: maximum number of calls in one turn that run; the others are skipped. None means no limit.
         result_limit: limits on the part of a result that the policy sees. None means no limits.
-        settings: the `agent_rl.tools` section; `cache_path`, `on_error` and `reuse_results` are read. None means its
-            defaults, but without reuse of results.
+        settings: the `agent_rl.tools` section, of which `cache_path`, `on_error` and `reuse_results` are used. None
+            means its defaults, except that results are not reused.
         shared: resources that the tools find in their `scope`, by key; the caller closes them.
 
     Raises:
@@ -196,7 +196,7 @@ class ToolSession:
         return result
 
     def _unscored(self, call: ToolCall, error: Exception) -> UnscoredError:
-        """Return the error for an unexpected exception of a tool: an outage, or a bug, which is logged."""
+        """Return the error for an unexpected exception from a tool: an outage, or a bug, which is logged."""
         if is_outage(error):
             return UnscoredError(f"tool {call.name!r}: {shown(error)}")
         slot = self._slots[call.name]

@@ -38,7 +38,7 @@ class Slot:
 
     Args:
         spec: the configured tool.
-        limit_s: time limit of one call, and of closing the tool, in seconds.
+        limit_s: time limit for one call, and for closing the tool, in seconds.
         scope: resources that the trajectory's tools share.
         create_kwargs: the row's values for this tool.
         cache: cache of the tool's results; if None, every call is executed.
@@ -161,7 +161,7 @@ class Slot:
             return self.tool
 
     async def close(self) -> None:
-        """Release the instance, within the time limit of one call."""
+        """Release the instance, within the time limit for one call."""
         if self.tool is None or type(self.tool).close is Tool.close:
             return
         try:

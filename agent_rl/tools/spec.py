@@ -23,7 +23,7 @@ CacheScope = Literal["off", "trajectory", "shared"]
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool's name and schema for the policy, and the class, with its config, that answers the calls.
+    """A tool's name and schema, which the policy sees, and the class and config that answer its calls.
 
     All trajectories share the spec; each trajectory creates its own instance of the tool.
 
@@ -75,7 +75,7 @@ class ToolSpec:
 
     @property
     def is_verl(self) -> bool:
-        """Whether `cls` is a verl `BaseTool`, whose constructor takes `(config, tool_schema)`, and needs an adapter."""
+        """Whether `cls` is a verl `BaseTool`, which needs an adapter and takes `(config, tool_schema)` as arguments."""
         return not issubclass(self.cls, Tool)
 
     @property

@@ -213,7 +213,7 @@ class Trajectory:
     response_tokens: int = 0
     """Number of sampled and observation tokens in all conversations."""
     longest_tokens: int = 0
-    """Response tokens of the longest conversation, to which the limit applies, or 0 for a single conversation."""
+    """Response tokens in the longest conversation, to which the limit applies; 0 if there is only one conversation."""
     seconds: float = 0.0
     ended: float = field(default=0.0, compare=False)
     """Unix time when the episode ended, or 0 in traces of an older version."""

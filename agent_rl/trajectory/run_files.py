@@ -39,7 +39,7 @@ class RunState:
 
 
 def this_process() -> dict[str, Any]:
-    """Return the entry for the training process in `run.json`; the creation time detects a reused process id."""
+    """Return the entry for the training process in `run.json`; its creation time reveals a reused process id."""
     import psutil
 
     return {"host": platform.node(), "pid": os.getpid(), "created": psutil.Process().create_time()}

@@ -1,8 +1,8 @@
 """Estimates how the trajectories that are trained on differ from all trajectories that were sampled.
 
 Failures, filters, stale samples and masks remove trajectories, and often not at random: long episodes fail more often,
-and a filter removes prompts that are always or never solved. The mean gradient then describes trajectories that differ
-from those that the policy samples.
+and a filter removes prompts that are always or never solved. The mean gradient is then computed from
+trajectories that differ from those that the policy samples.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KNOWN = ["tokens", "turns", "reward"]
 
 
 class SampleFate(NamedTuple):
-    """The fate of a sampled trajectory, its response tokens, turns, prompt and reward; None means unknown."""
+    """A sampled trajectory's fate, response tokens, number of turns, prompt and reward; None means unknown."""
 
     fate: str
     tokens: float | None = None

@@ -32,7 +32,7 @@ CUT_OFF = 0.1
 """A warning appears if the share of responses at the token limit increases by more than this amount."""
 HALF = 0.5
 DRIFT = 0.01
-"""A warning appears if the token probabilities of engine and trainer differ by more than this amount on average."""
+"""A warning appears if the token probabilities in engine and trainer differ by more than this amount on average."""
 MEMORY = re.compile(r"out of memory|OutOfMemory|\boom\b|is memory short", re.IGNORECASE)
 
 
@@ -65,8 +65,8 @@ class Symptom:
 
     Attributes:
         title: the title of the section.
-        shown: the symptom in a user's words.
-        when: the condition of the warning.
+        shown: the symptom as a user would describe it.
+        when: the condition for a warning.
         find: function that finds the symptom in the metrics of the steps.
     """
 
@@ -199,14 +199,15 @@ def _wrong_thing(steps: Sequence[Metrics], _: Run) -> Found:
     if reward_last > reward_first and last < first - FALL:
         peak = max(correctness, key=lambda point: point[1])[0]
         yield (
-            f"Since step {peak} correctness falls ({first:.2f} in the first third of the run, {last:.2f} in the last) "
-            f"while the reward rises ({reward_first:.2f}, {reward_last:.2f}): the policy learns another component.",
+            f"Correctness has fallen since step {peak} ({first:.2f} in the first third of the run, {last:.2f} "
+            f"in the last) while the reward rose ({reward_first:.2f}, {reward_last:.2f}): "
+            "the policy learns another component.",
             "Lower the weight of that component, or add gate: correctness >= 1",
         )
 
 
 def _drops(steps: Sequence[Metrics], _: Run) -> Found:
-    """Find a reward that lost more than half of its gain, or a collapsed policy."""
+    """Find a reward that has lost more than half of its gain, or a collapsed policy."""
     reward = series(steps, "critic/score/mean")
     width = max(FEW, len(reward) // 5)
     if len(reward) >= FEWEST:
@@ -362,6 +363,6 @@ def _since(values: Sequence[Point]) -> int:
 
 
 def _thirds(values: Sequence[Point]) -> tuple[float, float]:
-    """Return the means of the first and of the last third."""
+    """Return the mean over the first third and the mean over the last third."""
     third = max(1, len(values) // 3)
     return fmean(value for _, value in values[:third]), fmean(value for _, value in values[-third:])

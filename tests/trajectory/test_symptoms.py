@@ -73,7 +73,7 @@ MADE: list[tuple[str, int, dict[str, Callable[[int], Any]], str]] = [
     (RISES, 30, {"agent__style": lambda step: 0.5}, "The style component is 0.5 in all 30 steps"),
     (RISES, 1, {"agent__tool_calls": lambda step: 0}, "No tool was ever called"),
     (RISES, 30, {"agent__tool_calls": lambda step: 1.0 if step < 14 else 0}, "since step 14 (1.00 calls"),
-    (THING, 30, {"agent__correctness": lambda step: 0.9 - step / 100}, "Since step 1 correctness falls (0.85"),
+    (THING, 30, {"agent__correctness": lambda step: 0.9 - step / 100}, "Correctness has fallen since step 1 (0.85"),
     (DROPS, 30, {"critic__score__mean": lambda step: 0.9 if 10 < step < 20 else 0.2}, "was 0.90 around step 11"),
     (DROPS, 30, {"actor__kl_loss": lambda step: 1.0 if step < 17 else 11.0}, "above 10 since step 17 (11)"),
     (DROPS, 30, {"actor__entropy": lambda step: 2.0 if step < 9 else 0.1}, "of its initial value (2) since step 9"),

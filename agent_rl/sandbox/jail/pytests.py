@@ -1,7 +1,7 @@
-"""Runs a row's tests with pytest, on a program in another process behind a `Link`.
+"""Runs a row's tests with pytest against a program in another process, which the tests reach through a `Link`.
 
-The asserts at the top level of the tests and `check(candidate)` run without pytest. A test that uses mocks, files, or a
-part of pytest that needs the program's process cannot judge the program.
+Top-level asserts and `check(candidate)` run without pytest. A test cannot judge the program if it uses mocks, files, or
+a pytest feature that works only in the program's process.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _OPTIONS += [os.devnull, *(f"-pno:{name}" for name in _WITHOUT.split())]
 
 
 def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
-    """Run the tests of a row.
+    """Run a row's tests.
 
     Args:
-        order: the source code `tests` and `prefix`, the expression `entry_point` for `check(candidate)`, the limit
-            `limit_s` on a call, in seconds, and whether to `stop` at the first failure.
+        order: `tests` and `prefix` (source code), `entry_point` (an expression for the argument of `check`), `limit_s`
+            (the limit on one call, in CPU seconds), and `stop` (whether to stop at the first failure).
         descriptor: the socket to the program.
 
     Returns:
-        A JSON list with "passed", "failed" or "unknown", and the reason, for each test.
+        A JSON list with an outcome ("passed", "failed" or "unknown") and a reason for each test.
     """
     sys.stdout = io.StringIO()
     link = TestSide(descriptor, order["limit_s"])
@@ -72,7 +72,7 @@ class _Results:
         stop: whether to stop at the first failure.
 
     Attributes:
-        rows: "passed", "failed" or "unknown", and the reason, for each counted test.
+        rows: the outcome ("passed", "failed" or "unknown") and the reason for each counted test.
     """
 
     def __init__(self, link: TestSide, stop: bool) -> None:
@@ -89,7 +89,7 @@ class _Results:
         self.link.problem = self.link.problem if isinstance(self.link.problem, Broken) else None
 
     def add(self, reason: str, *, counts: bool = True) -> None:
-        """Add a test's result; `reason` is its exception's name or ""; without `counts`, a passed test is not added."""
+        """Add a test's result; `reason` names its exception, if any; without `counts`, a passed test is left out."""
         outcome = "failed" if reason else "passed"
         if (problem := self.link.problem) is not None:
             outcome, reason = "failed" if isinstance(problem, Broken) else "unknown", str(problem)
@@ -241,7 +241,7 @@ def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Map
     begin(names, sys.modules)
     names["__name__"] = _NAME
     before = dict(names)
-    with suppress(Exception):  # if the row's prefix fails, its names come from the program
+    with suppress(Exception):  # names that a failed prefix does not define come from the program
         exec(order["prefix"], names)  # noqa: S102 - the row's code runs in a jail
     names.pop(order["entry_point"].partition("(")[0], None)
     link.local = {value for value in names.values() if inspect.isclass(value) and value.__module__ == _NAME}

@@ -1,4 +1,4 @@
-"""Measures how long a process waited for a core; this time is not part of the process's own time."""
+"""Measures how long a process waited for a core, which does not count as the process's own time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ PATIENCE = 20
 def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:
     """Return how many seconds a process ran on a core and waited for a core, and whether it may be waiting now.
 
-    The kernel counts a wait when the wait ends. The result is the longest wait of a thread minus the core time of the
-    other threads, so threads cannot prolong it by waiting for each other. If the kernel counts no waits, all values are
-    0.
+    The kernel counts a wait only when the wait ends. The waiting time is the longest wait of any thread minus the core
+    time of the other threads, so threads cannot prolong it by waiting for each other. If the kernel does not count
+    waits, all values are 0.
 
     Args:
         pid: id of a process that has not been reaped yet.

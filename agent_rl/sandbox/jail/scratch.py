@@ -1,12 +1,12 @@
-"""Creates, measures, empties and removes the writable directories of programs, even if their owner was killed.
+"""Creates and measures programs' writable directories, and removes them even if their zygote was killed.
 
 A zygote has one root directory, which contains a locked file. The kernel releases the lock when the zygote and its
 children have ended, and then `sweep` removes the root.
 
 The measurement includes deleted files that a program still has open or mapped, because they use disk space although a
-walk through the program's directory does not find them. The kernel shows such files to a parent of the same user or
-with CAP_SYS_PTRACE. Without such a parent, or if files are mapped in another mount namespace, deleted files are not
-counted.
+walk through the program's directory does not find them. The kernel shows such files only to a parent process that runs
+as the same user or has CAP_SYS_PTRACE. Without such a parent, or if files are mapped in another mount namespace,
+deleted files are not counted.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class ScratchRoot:
         self._made += 1
         path = f"{self.path}/{self._made}"
         os.mkdir(path, 0o700)
-        os.utime(path, (0, 0))  # a changed time will show that the program created an entry
+        os.utime(path, (0, 0))  # any other modification time will show that the program changed it
         return path
 
     def give_back(self, path: str) -> None:
         """Reuse `path` if nothing was created in it, because new directories are expensive; otherwise have it removed.
 
-        A used directory cannot be reused, because it would keep its size and the time of its last change.
+        A used directory cannot be reused, because it would keep its size and its modification time.
         """
         (self.used if touched(path) else self._free).append(path)
 
@@ -151,7 +151,7 @@ def sweep(parent: str) -> None:
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(parent)):
             if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):  # the root belongs to another user, is in use, or is already removed
+                with contextlib.suppress(OSError):  # the root belongs to another user, is in use, or has been removed
                     lock = os.open(f"{entry.path}/{_LOCK}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
                     try:
                         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -168,7 +168,7 @@ def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_t
         pid: the program's process.
         scratch: the program's directory.
         limits: the program's limits.
-        count_threads: whether to check the number of threads, which is necessary if no layer limits it.
+        count_threads: whether to check the number of threads, which is necessary if no layer of the sandbox limits it.
     """
     size, count = measure(scratch, limits.disk_bytes)
     if size <= limits.disk_bytes and touched(scratch):
@@ -199,7 +199,7 @@ def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int | N
         scratch: the only directory in which the process can create files.
         file_bytes: maximum file size, assumed for files that are mapped but not open.
     """
-    tasks = [str(pid)]  # included because the first thread may end before the others
+    tasks = [str(pid)]  # the first thread, which may end before the others
     with contextlib.suppress(OSError), _folder(proc, f"{pid}/task") as folder:
         tasks += os.listdir(folder)
     for task in tasks:
@@ -228,7 +228,7 @@ def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
     with contextlib.suppress(OSError), _folder(proc, path) as folder:
         names = os.listdir(folder)
         for name in names:
-            with contextlib.suppress(OSError):  # closed in the meantime
+            with contextlib.suppress(OSError):  # the file has been closed in the meantime
                 status = os.stat(name, dir_fd=folder)
                 if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
                     sizes[status.st_ino] = status.st_blocks * 512
@@ -236,7 +236,7 @@ def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
 
 
 def _mapped_deleted_files(proc: int, path: str, scratch: str) -> set[int] | None:
-    """Return the inodes of mapped but deleted files of `scratch`, or None if there are too many mappings to read."""
+    """Return the inodes of mapped but deleted files in `scratch`, or None if there are too many mappings to read."""
     inside = os.fsencode(scratch) + b"/"
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc), "rb") as file:

@@ -3,7 +3,7 @@
 Unlisted calls fail with EPERM, so that a program sees a PermissionError. Calls that are newer than this table, and
 calls that C libraries probe, fail with ENOSYS. A call for another architecture or for the x32 ABI kills the process.
 Only numbers and scalar arguments can be checked, so Landlock or the mount namespace checks the *paths* of a call.
-Memory may be mapped executable, because a program could load native code anyway, to which the filter applies too.
+Mapping executable memory is allowed, because a program could load native code anyway; the filter applies to it too.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _ABSENT = ("clone3", "openat2")  # reported as absent, so that C libraries use c
 
 _THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # the exact flags that pthread_create uses in glibc and in musl
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
-"""fcntl commands for duplicates, flags, pipe sizes and SQLite's locks; unlike flock's locks, these need write access.
+"""fcntl commands for duplication, flags, pipe sizes and SQLite's locks, which, unlike flock's, need write access.
 
-F_SETOWN and F_SETSIG are missing, because they send signals to other processes.
+F_SETOWN and F_SETSIG are left out, because they make the kernel send signals to other processes.
 """
 _SOCKET_OPTIONS = (2, 3, 4, 7, 8, 13, 20, 21, 30, 38, 39)
-"""Socket options for type, family, error, sizes and timeouts, but no option about the other end's process
-(SO_PEERPIDFD)."""
+"""Options for getsockopt, such as the type, error, buffer sizes and timeouts, but none about the process at the other
+end (SO_PEERPIDFD)."""
 _IOCTL = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _PRCTL = (2, 3, 15, 16, 21, 23, 27, 30, 39, 0x53564D41)
@@ -37,7 +37,7 @@ _PRCTL = (2, 3, 15, 16, 21, 23, 27, 30, 39, 0x53564D41)
 _TRUNCATE, _ACCESS_MODE, _UNNAMED = 0o1000, 0o3, 0o20000000
 _OUT_OF_BAND = 0x1
 _CLOSE_RANGE = (0, 4)
-"""The flags 0 and CLOSE_RANGE_CLOEXEC, but not UNSHARE, which would give a thread separate descriptors and limits."""
+"""close_range's flags 0 and CLOEXEC, but not UNSHARE, which would give a thread its own descriptors and limits."""
 
 _Code = list[tuple[int, int, int, int]]  # (operation, jump offset if true, jump offset if false, constant)
 _YES: _Code = [(_RETURN, 0, 0, _ALLOW)]
@@ -142,7 +142,7 @@ def _one_of(argument: int, values: tuple[int, ...], otherwise: int = _EPERM) -> 
 
 
 def _sendto_rules() -> _Code:
-    """Allow sending to the connected end, but not to an address or as out-of-band data, which had kernel bugs."""
+    """Allow sending to the connected end, but not to an address or as out-of-band data, which has had kernel bugs."""
     flags, address = _low(3), _low(4)
     return [
         (_LOAD, 0, 0, flags), (_ANY_BIT, 4, 0, _OUT_OF_BAND),
@@ -151,7 +151,7 @@ def _sendto_rules() -> _Code:
 
 
 def _socketpair_rules() -> _Code:
-    """Allow only AF_UNIX streams, because a datagram socket of a pair can send to any address."""
+    """Allow only AF_UNIX streams, because a datagram socket from a pair can send to any address."""
     return [
         (_LOAD, 0, 0, _low(0)), (_EQUAL, 0, 3, 1),
         (_LOAD, 0, 0, _low(1)), (_AND, 0, 0, 0xF), (_EQUAL, 1, 0, 1), *_NO, *_YES,

@@ -1,9 +1,9 @@
 """The tests' end of a `Link`: stand-ins for the program's classes and objects.
 
-The tests' end compares the program's results. An object of the program can equal plain data only if its class derives
-from a plain type, and then its content is compared. Operators of an object get plain data only if the tests created the
-object; otherwise the program would see the expected value and could return True, so the test cannot judge the program.
-The program compares its own objects.
+This end compares the program's results. An object of the program can equal plain data only if its class derives from a
+plain type, and then its content is compared. An object's operators get plain data only if the tests created the object,
+because a program that sees the expected value could simply return True; a test that needs such an operator cannot judge
+the program. The program compares its own objects with each other.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _defines(value: Any, special: str) -> bool:
 def _withheld(value: Any, special: str) -> Any:
     """Return the result of a special method whose other operand is plain data, which the program must not see.
 
-    An operator that accepts a foreign object would accept any object, so such an operator fails. An object that the
-    tests did not create never equals plain data, so a wrong result cannot pass by defining `__eq__`.
+    An operator that accepts a foreign object may accept any object, so it counts as undefined. An object that the tests
+    did not create never equals plain data, so a wrong result cannot pass by defining `__eq__`.
     """
     means_it = vars(value)[_MADE] or not (special in ("__eq__", "__ne__") or _answers_stranger(value, special))
     if means_it and _defines(value, special):
@@ -235,7 +235,7 @@ class TestSide(Link):
         return NotImplemented if is_stand_in(data) else data
 
     def stranger(self) -> Any:
-        """Return a program object that equals no other object."""
+        """Return an object of the program that equals no other object."""
         self._stranger = self._stranger or self.call(_function("object"))
         return self._stranger
 
@@ -255,7 +255,7 @@ class TestSide(Link):
             self._depth -= 1
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message with the containers that this end no longer uses; raise Broken if the program has ended."""
+        """Send a message, and the containers no longer used at this end; raise Broken if the program has ended."""
         drop = [number for number, entry in self.shared.items() if sys.getrefcount(entry[0]) == 2]
         for number in drop:
             self.drop(number)

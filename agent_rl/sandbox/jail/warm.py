@@ -75,7 +75,7 @@ def _set_up_main() -> None:
     sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace", line_buffering=True)  # type: ignore[misc]
     sys.modules["__main__"] = main = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
-    for name in ("exit", "quit"):  # adds the functions that the site module would add
+    for name in ("exit", "quit"):  # the site module, which normally adds these functions, is not used
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     setattr(builtins, "help", _sitebuiltins._Helper())  # noqa: B010
     signal.signal(SOFT_SIGNAL, write_out_and_die)
@@ -91,7 +91,7 @@ def _seeds() -> Seeds:
     numpy_state = 0
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
-        # Seeding marks the whole state as used, so the next number comes from the bytes that a child writes there.
+        # After seeding, all of the state is used up, so the next number comes from the bytes that a child writes there.
         numpy_random.seed(0)
         numpy_state = numpy_random.get_bit_generator().ctypes.state_address
     default = random._inst  # the default generator; sympy has a separate one
@@ -102,7 +102,7 @@ def _seeds() -> Seeds:
 
 
 def _rehearse() -> None:
-    """Run the code that children run, so that the interpreter's caches are full before a fork."""
+    """Run the code that children will run, to fill the interpreter's caches before the first fork."""
     for _ in range(_REHEARSALS):
         execute("print(1)", "<sandbox>", False)  # shows nothing, because a zygote's standard output is /dev/null
         flush()

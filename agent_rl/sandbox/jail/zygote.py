@@ -3,8 +3,8 @@
 A zygote is exec'ed with a clean environment, not just forked from the trainer, so that children contain none of the
 trainer's memory. A zygote never reads a program, its input or its output, which pass through descriptors that the
 zygote only forwards. The zygote forks, waits, enforces deadlines, and checks disk and threads of long-running programs.
-A program can slow down such a check, so all deadlines are enforced between checks. The zygote exits when its
-control socket closes, and kills every process that it started.
+A program can slow down such a check, so all deadlines are enforced between checks. When the zygote's control socket
+closes, the zygote kills every process that it started, and exits.
 
 The zygote runs without site-packages and imports this folder under another package name.
 """
@@ -40,7 +40,7 @@ from .warm import preload, reset_signals
 
 _WATCH_S = 0.1
 _LEAST_S = 0.005  # minimum time between readings of a child's CPU time
-_LATE_S = 0.25  # a program that ends this many seconds after its deadline is still on time
+_LATE_S = 0.25  # a program that ends at most this many seconds late counts as on time
 _FORK_S = 15.0  # time limit for retrying a fork; a program that uses up all process ids is detected sooner
 _FORK_AGAIN_S = 0.02
 _LACKING = (errno.EAGAIN, errno.ENOMEM)
@@ -57,7 +57,7 @@ class _Forked:
     pid: int
     number: int
     started: float
-    limit_s: float  # limit on the child's run time, without waits for a core, and on its CPU time
+    limit_s: float  # limit on the child's CPU time, and on its run time excluding waits for a core
     began: float  # time at which the limit started
     deadline: float
     scratch: str
@@ -178,7 +178,7 @@ class _Zygote:
     def _on_child(self, _signal: int, _frame: object) -> None:
         try:  # noqa: SIM105 - runs for every child, and `suppress` writes to more pages
             os.write(self._waker, b".")
-        except OSError:  # the pipe is full, so `serve` wakes up anyway, or a child has closed it
+        except OSError:  # a full pipe also wakes `serve`, and a child may have closed the pipe
             pass
 
     def serve(self) -> Job | None:
@@ -307,10 +307,10 @@ class _Zygote:
             self._clean()
 
     def _clean(self) -> None:
-        """Remove programs' files in a separate process, so that other programs do not wait."""
+        """Remove programs' files in a separate process, so that other programs do not have to wait."""
         try:
             pid = os.fork()
-        except OSError:  # no process is available, so the removal waits for the end of the next program
+        except OSError:  # no process can be created, so the removal is tried again when another program ends
             return
         if pid == 0:
             try:
@@ -330,7 +330,7 @@ class _Zygote:
                 self._by_number[number].reason = Reason.NOT_CONFINED
 
     def _send(self, records: bytes) -> None:
-        """Send records, and keep for later those that do not fit, because a zygote must not wait for the trainer."""
+        """Send the records that fit and keep the rest for later, because a zygote must not wait for the trainer."""
         self._outbox += records
         try:
             while self._outbox:

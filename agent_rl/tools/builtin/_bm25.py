@@ -39,7 +39,7 @@ _FORMAT = f"1 k1={K1} b={B} bm25s={bm25s.__version__}"  # changing this string r
 _OFFSETS = "offsets.npy"
 _STOPWORDS = frozenset(STOPWORDS_EN)
 _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670]")
-"""Accents of Latin, Greek and Cyrillic, and the vowel points of Hebrew and Arabic."""
+"""Accents in Latin, Greek and Cyrillic script, and the vowel points in Hebrew and Arabic script."""
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 """Characters that are indexed in pairs: Thai, Lao, Burmese, Khmer, kana, Han and Hangul."""
 _MARKS = "\u0900-\u0963\u0966-\u0dff"  # vowel signs of Indic scripts, which \w does not match

@@ -40,7 +40,7 @@ _LOST = f"{_REMARK}the previous state was lost: "
 
 
 class SandboxConfig(ToolConfig):
-    """The part of the entry's `config` that sets how the policy's code runs."""
+    """The part of the entry's `config` that determines how the policy's code runs."""
 
     memory_mb: int = Field(default=512, ge=16)
     """Memory limit in MiB of one process, which runs a trajectory's interpreter or one test."""

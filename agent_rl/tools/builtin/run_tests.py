@@ -29,9 +29,9 @@ class RunTestsConfig(SandboxConfig):
     """The entry's `config`."""
 
     timeout_s: float = Field(default=5.0, gt=0, le=300)
-    """Time limit of one test, in seconds, excluding time spent waiting for a core."""
+    """Time limit for one test, in seconds, excluding time spent waiting for a core."""
     total_timeout_s: float = Field(default=30.0, gt=0)
-    """Total time limit for the tests of a call, in seconds, as if no other program were using the sandbox."""
+    """Total time limit for all tests in a call, in seconds, as if no other program were using the sandbox."""
     max_failures: int = Field(default=3, ge=1)
     """Maximum number of failed tests that the policy sees."""
 

@@ -4,7 +4,7 @@
       - name: sandbox_fusion
         config:
           url: http://localhost:8080      # with or without /run_code
-          timeout_s: 10                   # time limit of the code, in seconds
+          timeout_s: 10                   # time limit for the code, in seconds
           memory_limit_mb: 1024           # MiB; the keys are the same as in verl's reward.sandbox_fusion
           max_concurrent: 64              # concurrent runs per process
           language: python                # or another that the server supports, with a `description`
@@ -43,7 +43,7 @@ class SandboxFusionConfig(ToolConfig):
     compile_timeout_s: float = Field(default=10.0, gt=0)
     """Time limit for compiling the code, in seconds."""
     memory_limit_mb: int = Field(default=1024, ge=1)
-    """Memory limit of the code, in MiB."""
+    """Memory limit for the code, in MiB."""
     max_concurrent: int = Field(default=64, ge=1)
     """Maximum number of concurrent runs per process."""
     language: str = Field(default="python", min_length=1)

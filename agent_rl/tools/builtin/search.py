@@ -17,9 +17,9 @@ share it. With `url` instead of `corpus`, the tool sends a server Search-R1's PO
           top_k: 3
           timeout_s: 30                   # and the other keys of agent_rl.remote.http.RemoteLimits
 
-With a corpus and with a server, the policy sees Search-R1's text, `Doc 1(Title: ...) ...`, and the trace contains ids
-and scores. A server that does not answer leaves the trajectory unscored. Documents are not checked for instructions to
-the policy.
+The policy sees Search-R1's text, `Doc 1(Title: ...) ...`, whether it comes from a corpus or a server, and the trace
+contains ids and scores. A server that does not answer leaves the trajectory unscored. Documents are not checked
+for instructions to the policy.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class SqlConfig(ToolConfig):
     """Maximum number of characters in the whole result."""
     timeout_s: float = Field(default=10.0, ge=0.1)
     memory_mb: int = Field(default=512, ge=64)
-    """Memory limit of a query, in MiB."""
+    """Memory limit for a query, in MiB."""
 
 
 class _Row(ToolConfig):

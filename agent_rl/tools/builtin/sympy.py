@@ -31,7 +31,7 @@ class SymPyConfig(ToolConfig):
     """The entry's `config`."""
 
     timeout_s: float = Field(default=10.0, gt=0, le=300)
-    """Time limit of one computation, in seconds, excluding time spent waiting for a core."""
+    """Time limit for one computation, in seconds, excluding time spent waiting for a core."""
     memory_mb: int = Field(default=1024, ge=64)
     unsafe: bool = False
     """Whether to compute even if the machine offers no isolation."""

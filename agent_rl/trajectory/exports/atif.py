@@ -56,7 +56,7 @@ def to_atif(trajectory: Trajectory, model: str | None = None) -> dict[str, Any]:
 
 
 def from_atif(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert an ATIF document of any version to JSON data of a `Trajectory`, with all keys if agent_rl wrote it."""
+    """Convert an ATIF document of any version to a `Trajectory` as JSON data, with all keys if agent_rl wrote it."""
     extra = document.get("extra") or {}
     if "turns" in (extra.get(_KEY) or {}):
         own: dict[str, Any] = extra[_KEY]
@@ -85,7 +85,7 @@ def from_atif(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _step(turn: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Convert a turn to a step; ids of calls are replaced if they are not unique within the turn."""
+    """Convert a turn to a step; call ids are replaced if they are not unique within the turn."""
     text, step = turn["text"], dict[str, Any]()
     if text.startswith(_OPEN) and _CLOSE in text:
         step["reasoning_content"], _, text = text.removeprefix(_OPEN).partition(_CLOSE)

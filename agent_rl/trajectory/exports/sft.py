@@ -30,8 +30,8 @@ class SftChoice:
     Attributes:
         min_reward: minimum reward; None means any score.
         split: the split of the row; None means any split.
-        trained: ids of the trajectories that were trained on; if a split is set, trajectories without one must be here.
-        per_prompt: maximum number of best trajectories per prompt in the whole trace; None means no limit.
+        trained: ids of the trajectories that were trained on; if `split` is set, others without a split are dropped.
+        per_prompt: number of trajectories to keep per prompt in the whole trace, best first; None means no limit.
         left_out: number of dropped trajectories by reason.
     """
 
@@ -84,7 +84,7 @@ def sft_rows(
 
     Args:
         trajectories: the trajectories of a trace.
-        tokens_of: function that returns the tokens of a trajectory by its id, or None.
+        tokens_of: function that gets a trajectory's id and returns its tokens, or None if there are none.
         choice: selects the trajectories; its `left_out` also counts trajectories that this function drops.
 
     Raises:

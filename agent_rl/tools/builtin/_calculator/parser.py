@@ -1,8 +1,8 @@
 """Reads the calculator's expressions with the grammar of `reader.Reader`, and computes their values while reading.
 
-For example, -2^2 = -4 and 2^-1 = 0.5. `//` is an operator, as is `%` before an operand. Currency signs are skipped.
-A comma separates thousands, except directly inside a function that takes several arguments. `x` and `of` between
-operands mean multiplication.
+For example, -2^2 = -4 and 2^-1 = 0.5. `//` divides and rounds down, and `%` before an operand returns the
+remainder. Currency signs are skipped. A comma separates thousands, except directly inside a function that takes several
+arguments. `x` and `of` between operands mean multiplication.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agent_rl.tools.builtin._calculator.values import CONSTANTS, FUNCTIONS, OPER
 
 MAX_LENGTH = 1000
 MAX_EXPONENT = 1000
-"""Largest exponent of a literal such as 1e3."""
+"""Largest exponent in a literal such as 1e3."""
 
 _GAP = re.compile(r"[\s$€£¥₹₩₽]")
 _UNREAD = re.compile(r"[^0-9A-Za-z_.+*/%^!(), -]")

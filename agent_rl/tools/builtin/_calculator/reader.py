@@ -6,7 +6,7 @@
     power   = postfix (("**" | "^") exponent)? mark*
     postfix = atom mark*                              marks: "!", "%"
 
-A subclass defines atoms, operators, exponents and marks, and the result of an operation: a value or a tree.
+A subclass defines atoms, operators, exponents and marks, and the result of an operation, which is a value or a tree.
 """
 
 from __future__ import annotations

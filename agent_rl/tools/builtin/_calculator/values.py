@@ -2,7 +2,7 @@
 
 A `Value` is a `Fraction` as long as every step is exact, and a `float` after the first irrational step. Where an
 integer is needed (floor, gcd, ...), a float is rounded to 13 digits and treated as exact: floor(log(243, 3)) is 5.
-Functions raise the exceptions of Python's functions, such as OverflowError, or a `ToolError`.
+Functions raise a `ToolError`, or the exceptions that Python's own functions raise, such as OverflowError.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ OPERATIONS: dict[str, Callable[..., Value]] = {
     "pow": _power,
     "fact": _factorial,
 }
-"""Functions by the names of operations in `reader.Reader`; // and % round towards minus infinity, as in Python."""
+"""Functions for the operations in `reader.Reader`, by name; // and % round toward minus infinity, as in Python."""
 
 CONSTANTS: dict[str, Value] = {"pi": math.pi, "e": math.e}
 

@@ -38,7 +38,8 @@ class ResponseRule(ToolConfig):
     """The part of a response that the policy sees."""
 
     select: str = ""
-    """Dotted path into a JSON response, such as `data.items` or `results.0`. A missing path selects everything."""
+    """Dotted path into a JSON response, such as `data.items` or `results.0`. If the path is empty or does
+    not exist, everything is selected."""
     max_items: int | None = Field(default=None, ge=1)
     """Maximum number of items if the selected value is a list; null means all."""
 

@@ -1,7 +1,7 @@
-"""One MCP session over stdio or streamable HTTP, and the sessions that a worker process shares.
+"""MCP sessions over stdio or streamable HTTP, including sessions that the trajectories of a worker process share.
 
 The SDK's context managers must be entered and exited in the same task, but a tool's calls come from many tasks. A
-separate task therefore keeps each session open; any task of the loop can make calls, and a cancelled call cancels only
+separate task therefore keeps each session open; any task of the loop can make calls, and canceling a call cancels only
 its request.
 
 A session opens with the `initialize` handshake, so that the server can keep state for the session; the stateless
@@ -54,12 +54,12 @@ _MAX_PAGES = 1000
 _STDERR_BYTES = 2000  # maximum number of bytes of stderr that an error quotes
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 _HTTP_ERRORS: ContextVar[list[int]] = ContextVar("agent_rl_mcp_http_errors")
-"""HTTP error statuses of this context's request, which the SDK does not report."""
+"""HTTP error statuses of the request in this context, which the SDK does not report."""
 _HELD: set[asyncio.Task[None]] = set()  # keeps tasks alive, because the event loop has only weak references to them
 
 
 class McpConnection:
-    """One MCP session, which different tasks may enter and exit.
+    """One MCP session, which one task may enter and another may exit.
 
     Args:
         server: the server's settings in the entry's config.
@@ -170,7 +170,7 @@ class McpConnection:
             return
         client = httpx2.AsyncClient(
             headers=headers,
-            timeout=httpx2.Timeout(server.connect_timeout_s, read=None),  # each call has its own limit on reading
+            timeout=httpx2.Timeout(server.connect_timeout_s, read=None),  # the caller limits the reading time
             limits=httpx2.Limits(max_connections=None),
             event_hooks={"request": [_bound_close], "response": [_note_error]},
             trust_env=not is_near(urlsplit(server.url).hostname or ""),

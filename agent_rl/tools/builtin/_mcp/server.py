@@ -44,7 +44,7 @@ class McpServer(ToolConfig):
         return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
     def environment(self) -> dict[str, str]:
-        """Return the child's environment variables except the defaults; raise `ConfigError` if one is not set."""
+        """Return the child's environment variables beyond the SDK's defaults; raise `ConfigError` if one is not set."""
         return {**self.env, **{name: secret(name, key="env_from") for name in self.env_from}}
 
     def headers(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Sends queries to worker processes, with one kind of worker per memory limit.
+"""Sends queries to worker processes, each of which serves only queries with the same memory limit.
 
 A worker exits at its time limit, when it crashes, when its pipe closes, and after some idle time, so the workers of a
 killed process soon exit too.
@@ -50,8 +50,8 @@ def rows(
     Args:
         tables: a mapping of table names to rows, an SQL script that creates the tables, or the path of a database.
         query: one SELECT statement.
-        timeout_s: time limit of the query, in CPU seconds.
-        memory_mb: memory limit of the tables and the query, in MiB.
+        timeout_s: time limit for the query, in CPU seconds.
+        memory_mb: memory limit for the tables and the query, in MiB.
         max_rows: maximum number of rows; a query that returns more rows fails.
 
     Raises:
@@ -70,7 +70,7 @@ def rows(
 
 
 def _plain(value: Any) -> Any:
-    """Convert tables to JSON data; lists from parquet are numpy arrays."""
+    """Convert tables to JSON data; lists that were read from parquet files are numpy arrays."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):

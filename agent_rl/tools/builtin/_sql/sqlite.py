@@ -27,7 +27,7 @@ class Sqlite:
 
     Args:
         path: the database, opened without locks and without creating new files. None means an in-memory database.
-        memory_mb: memory limit of the engine, in MiB; a single value may use a quarter of the limit.
+        memory_mb: memory limit for the engine, in MiB; a single value may use a quarter of the limit.
 
     Raises:
         UnusableError: the file is not a database.
@@ -43,7 +43,7 @@ class Sqlite:
         except sqlite3.Error as error:
             raise UnusableError(error) from error
         self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        if hasattr(self._connection, "setlimit"):  # before Python 3.11, only the process's limits apply
+        if hasattr(self._connection, "setlimit"):  # before Python 3.11, these limits cannot be set
             for name, value in (("LENGTH", memory_mb << 18), ("ATTACHED", 0), ("LIKE_PATTERN_LENGTH", 1000)):
                 self._connection.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), value)
 

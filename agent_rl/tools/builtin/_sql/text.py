@@ -1,4 +1,4 @@
-"""Formats results for the policy: tables, one-line errors and suggested names, each limited in characters."""
+"""Formats results for the policy: tables, one-line errors and suggested names, each with a maximum length."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The worker is a separate process because SQLite cannot be limited from within: `instr` ignores interrupts. In the
 worker, the kernel enforces the limits: a timer whose signal kills the process, a memory limit, no writable files, and
-no new files while a query runs. SQLite's own restrictions apply before these limits.
+no new files while a query runs. SQLite's own restrictions take effect before these limits do.
 
 Every request reopens the database, so no state passes from one request to the next. A database file made by an attacker
 is not safe to open.
