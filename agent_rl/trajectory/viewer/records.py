@@ -25,7 +25,7 @@ _IN_A_RUN = (
     "*.atif.json",
     "trace-*.jsonl",
 )
-"""Glob patterns of the files with records, in the folders of runs, evaluations, verl's dumps and ATIF documents."""
+"""Glob patterns for record files in the folders of runs, evaluations, verl's dumps and ATIF documents."""
 _DUMPS = ("rollouts/*.jsonl", "validation/*.jsonl")
 
 

@@ -67,7 +67,7 @@ COMPARED = {
     "timing_s/step": "Seconds per step",
     "perf/throughput": "Tokens per second and GPU",
 }
-"""Metrics of the tables, with their titles; a comparison of several runs has a chart of each metric."""
+"""Metrics that the tables show, with their titles; a comparison of several runs has a chart of each metric."""
 FACTS = {
     "model": "actor_rollout_ref.model.path",
     "data": "data.train_files",
@@ -76,7 +76,7 @@ FACTS = {
 }
 """The configuration keys whose values appear in a run's heading, by label."""
 ENDS = 3
-"""Number of steps that the tables average at the start and at the end of a run; in a short run, half of its steps."""
+"""Number of steps over which tables average at the start and at the end of a run; in a short run, half of its steps."""
 MOST_SHOWN = 3
 """Maximum number of best trajectories, and of worst trajectories, on the page."""
 MOST_IMAGES = 12
