@@ -103,7 +103,7 @@ def step_back(config: Any) -> str | None:
     Every file of the checkpoint is read completely; torch's files are archives with a checksum for each part.
 
     Returns:
-        A note about the damage and the new step, or None if the newest checkpoint is intact or all are damaged.
+        A note about the damage and the new step, or None if the newest checkpoint is intact, or if all are damaged.
     """
     trainer = config.trainer
     folder = Path(os.path.abspath(trainer.default_local_dir))
@@ -142,7 +142,7 @@ def _damage_of_file(file: Path) -> str:
             part = archive.testzip()
     except FileNotFoundError:
         return f"there is no {file}"
-    except Exception as error:  # noqa: BLE001 - files that are not archives raise many kinds of errors
+    except Exception as error:  # noqa: BLE001 - a file that is not an archive may raise almost any error
         return f"{file} is damaged ({error})"
     return f"{file} is damaged (in {part})" if part else ""
 

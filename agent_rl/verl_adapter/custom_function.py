@@ -64,6 +64,6 @@ def check(config: Any) -> UserFunction | None:
         inspect.signature(raw).bind(**{**dict.fromkeys((*NAMES, *more)), **loaded.args[1]})
     except TypeError as error:
         problem = f"{raw.__name__}{inspect.signature(raw)} cannot be called by the {manager!r} manager: {error}"
-        remedy = f"Set reward.reward_manager.name={MANAGER}, or let it accept {', '.join((*NAMES, *more))}"
+        remedy = f"Set reward.reward_manager.name={MANAGER}, or let the function accept {', '.join((*NAMES, *more))}"
         raise ConfigError(f"{CUSTOM_FUNCTION}.name", problem, remedy) from error
     return None

@@ -1,9 +1,9 @@
 """Ends a run early if it would hang, if agent_rl raises an error, or if the user requests it.
 
 - verl never checks whether its agent-loop workers, reward workers and TransferQueue processes are alive, although the
-  kernel kills large processes first when memory runs out. A dead reward worker's share of the trajectories would
-  stay unscored in every step; TransferQueue's processes store all trajectories. In `mode=colocate_async`, a weight sync
-  can deadlock (verl#7990).
+  kernel kills large processes first when memory runs out. If a reward worker dies, its share of the trajectories stays
+  unscored in every step; if a TransferQueue process dies, stored trajectories are lost. In `mode=colocate_async`, a
+  weight sync can deadlock (verl#7990).
 - A `stop` file in the run's folder requests an early end; `agent-rl train` creates the file on Ctrl-C or SIGTERM.
 
 When a run ends early, the last complete step is saved, and the command that resumes the run is printed. After an error
@@ -43,7 +43,7 @@ INTERVAL_S = 5.0
 SIGNAL = signal.SIGUSR1
 """The signal that interrupts the trainer while it waits."""
 _CAUSES = {"OUT_OF_MEMORY": "it ran out of memory", "NODE_DIED": "its node was lost"}
-"""What Ray calls the cause of a process's death, and what it means."""
+"""Ray's names for causes of a process's death, and what each name means."""
 _WATCHED = re.compile("AgentLoopWorker|RewardLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def stalls_raised(trainer: Any, sync_limit_s: float) -> Iterator[None]:
     with watched(_lost, INTERVAL_S):
         try:
             yield
-        except (RayActorError, FatalError) as error:  # may come from a process that died since the last check
+        except (RayActorError, FatalError) as error:  # a process may have died since the last check
             if not isinstance(error, StallError) and (lost := _lost()):
                 raise lost from error
             raise
@@ -100,7 +100,7 @@ def _late(limit_s: float) -> StallError:
 
 @contextmanager
 def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator[None]:
-    """Raise an error from `look` inside this block, which must run in the main thread; blocks may be nested.
+    """Raise the error that `look` returns inside this block, which must run in the main thread; blocks may be nested.
 
     Args:
         look: called in another thread; returns the error to raise, or None.
@@ -172,7 +172,7 @@ class LastStep:
         """Save the last complete step if this block, the trainer's `fit`, ends early."""
         self._begun = self._complete = self._trainer.global_steps
         file = self._stop_file
-        if file is not None and file.exists() and file.read_text():  # a trainer without a launcher left the file
+        if file is not None and file.exists() and file.read_text():  # left by an earlier run without a launcher
             file.unlink()
         try:
             yield
@@ -220,7 +220,7 @@ class LastStep:
         return self._stop_file is not None and self._stop_file.exists()
 
     def _stop_if_asked(self) -> None:
-        """Interrupt the trainer if the run has been asked to stop, unless its last step is complete anyway."""
+        """Interrupt the trainer if the run has been asked to stop, unless the run's last step is already complete."""
         if self._complete < self._trainer.total_training_steps and self._is_asked():
             raise _StopRequestedError
 
@@ -272,7 +272,7 @@ class LastStep:
         if self._data is not None and trainer.trainer_mode == "sync":  # other modes save the running episodes too
             state = self._data
             trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
-        for partition in (ERRORS_PARTITION, "val"):  # an asynchronous run would restore both when it resumes
+        for partition in (ERRORS_PARTITION, "val"):  # a resumed asynchronous run would restore both partitions
             tags = (tq.kv_list(partition) or {}).get(partition, {})
             if tags:
                 tq.kv_clear(keys=list(tags), partition_id=partition)

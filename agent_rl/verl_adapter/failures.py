@@ -1,4 +1,4 @@
-"""Counts failed trajectories by reason, and raises an error with the reason in a run that cannot continue.
+"""Counts failed trajectories by reason, and raises an error with the reason if a run cannot continue.
 
 A run also stops if a bug in the user's code occurs too often; the trainer counts the reports of all workers.
 
@@ -37,7 +37,7 @@ class FailedSessions:
         self._bugs = RepeatedBugs()
 
     def see(self, tags: Mapping[str, Mapping[str, Any]]) -> None:
-        """Read all tags of `ERRORS_PARTITION`, new and old.
+        """Read all tags in `ERRORS_PARTITION`, new and old.
 
         Raises:
             FatalError: a worker reported a fatal error, or a bug in the user's code has occurred eight times.
@@ -123,7 +123,7 @@ def is_fatal(error: BaseException) -> bool:
 
 
 def _is_unregistered(error: BaseException) -> bool:
-    """Whether verl asserted that an agent loop is not registered."""
+    """Whether the error is verl's assertion that an agent loop is not registered."""
     return isinstance(error, AssertionError) and "not registered" in str(error)
 
 

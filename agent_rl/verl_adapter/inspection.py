@@ -35,7 +35,7 @@ def is_registered() -> bool:
 
 
 def verls_checks(config: DictConfig) -> dict[str, Callable[[], object]]:
-    """Return verl's checks for a resolved configuration by section ("" for all); a failed check raises an error."""
+    """Return verl's checks for a resolved configuration, by section ("" for the whole); a failure raises an error."""
     from verl.trainer.ppo.utils import need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 

@@ -1,8 +1,8 @@
 """A reward manager for verl that scores trajectories (`reward.reward_manager.name=trajectory`).
 
 The manager takes the agent loop's `Trajectory`, scores it with `agent_rl.rewards.compose`, and appends it to the trace.
-For an unscored trajectory it raises an error, so that verl drops only this session of the group. A validation counts
-an unscored trajectory as missing (`trained_samples.fill_missing_samples`).
+For an unscored trajectory, the manager raises an error, so that verl drops only this session of the group. A validation
+counts an unscored trajectory as missing (`trained_samples.fill_missing_samples`).
 
 The `code` scorer runs programs on the `reward.sandbox_fusion` server. With `reward.reward_model.enable`, the model's
 score is the `reward_model` component, or part of the component that uses the model (`reward_loop`).
@@ -112,7 +112,7 @@ class TrajectoryRewardManager(RewardManagerBase):
             repeated = self._with_command(error, trajectory, text)
             await self._keep(trajectory, repeated)
             raise repeated from error.__cause__
-        except Exception as error:  # verl gets the error and fails the session; the trace keeps it too
+        except Exception as error:  # verl gets the error and fails the session; the trace also keeps the error
             await self._keep(trajectory, error)
             raise
         trajectory.score = result
@@ -172,7 +172,7 @@ def _fusion(keys: Any) -> FusionServer | None:
 
 
 def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]:
-    """Merge both sets of logged numbers; the custom function may replace `acc`, but all other names must differ."""
+    """Merge the two sets of logged numbers; the custom function may replace `acc`, but all other names must differ."""
     # verl fills a list named `reward` itself, so another value with this name would misalign the list.
     taken = sorted((own.keys() - {"acc"} | {"reward"}) & logged.keys())
     if taken:

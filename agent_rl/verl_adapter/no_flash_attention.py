@@ -67,7 +67,7 @@ def flash_attn_varlen_func(
     """Compute attention over packed sequences, with flash-attn's arguments, which transformers and verl pass.
 
     Shapes: q (T, heads, head size); k and v (T, key heads, head size), where a key head may serve several
-    heads; the cumulative lengths (sequences + 1,), int32.
+    query heads; the cumulative lengths (sequences + 1,), int32.
 
     Raises:
         ConfigError: the model uses dropout, soft capping or attention sinks, which torch's kernel does not support.

@@ -199,7 +199,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _facts(dataset: Any, settings: DataSettings) -> RowFacts:
-    """Return the facts about verl's data set that the order needs.
+    """Return the properties of verl's data set that the order needs.
 
     Raises:
         ConfigError: the data set is not verl's, or has no `data_source` column.
@@ -247,7 +247,7 @@ def _difficulty(row: Mapping[str, Any]) -> float | None:
 
 
 def _read_frame(paths: Iterable[str]) -> datasets.Dataset:
-    """Return the rows of files, as verl reads them."""
+    """Read the rows of these files as verl does."""
     import datasets
 
     def read(path: str) -> datasets.Dataset:

@@ -23,7 +23,7 @@ from agent_rl.verl_adapter.stages import announce
 VERL_VERSION = "0.9.1"
 
 Hook = tuple[str, str | Callable[[ModuleType], None]]
-"""A module, and the function to call with it after its import; `file:function` is imported only at that time."""
+"""A module's name, and the function to call with the module after its import; `file:function` is only imported then."""
 HOOKS = {
     "verl.experimental.agent_loop": "patches:moved_names",
     "verl.experimental.agent_loop.agent_loop": "loops:install",
@@ -136,7 +136,7 @@ class _Nothing(list[Any]):
 def checkpoint_folders(module: ModuleType) -> None:
     """`verl.utils.fs`: create the folders of a checkpoint without a lock, whose file verl would leave in TMPDIR.
 
-    Several processes may create a folder at the same time without a lock.
+    Several processes can safely create the same folder at the same time without a lock.
     """
 
     def local_mkdir_safe(path: str) -> str:
@@ -149,8 +149,8 @@ def checkpoint_folders(module: ModuleType) -> None:
 def timers(module: ModuleType) -> None:
     """`verl.utils.profiler.performance`: use timers without names.
 
-    codetiming keeps every duration of a timer with a name, which is one number for each session and for each part of a
-    step, and verl reads none of them again.
+    codetiming keeps every duration of a timer with a name: a number for each session, and for each part of a step. verl
+    never reads these numbers again.
     """
     timer = module.Timer
     module.Timer = lambda name, **options: timer(**options)  # type: ignore[attr-defined]

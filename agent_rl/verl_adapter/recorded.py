@@ -94,7 +94,7 @@ class RecordedRun:
                     uids.pop(uid, None)
                     uids[uid] = None
         self._uids = {key: sorted(uids, key=trained.__contains__) for key, uids in prompts.items()}
-        """The uids of each row in each step; the last uids are used, because a resumed run repeats steps."""
+        """The uids of each row in each step; the last uids are used, as a resumed run may have repeated a step."""
 
     def require(self, steps: int) -> None:
         """Check that the trace contains the first `steps` steps, with their batches and tokens.
@@ -115,7 +115,7 @@ class RecordedRun:
         self.episode(ids[0]).record()
 
     def episode(self, id: str) -> RecordedEpisode:
-        """Return the episode with this id (`<prompt>_<sample>`), the newest if a resumed run repeated it.
+        """Return the episode with this id (`<prompt>_<sample>`); if a resumed run repeated it, return the newest.
 
         Raises:
             ConfigError: the trace has no such episode.

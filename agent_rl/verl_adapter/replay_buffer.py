@@ -80,7 +80,7 @@ class AgentReplayBuffer(ReplayBuffer):
         """Remove groups as verl does, and count them by reason.
 
         Raises:
-            UnscoredError: twice as many groups as the batch size failed in a row.
+            UnscoredError: the number of groups that failed in a row reached twice the batch size.
             FatalError: a step exceeded the limit for replaced groups with equal rewards.
         """
         stale, filtered, failed = eviction_reasons[:3]  # they may overlap

@@ -170,7 +170,7 @@ def score_sampled(trainer: Any, batch: Any) -> Any:
 
 @contextmanager
 def _awake(trainer: Any) -> Iterator[None]:
-    """Within this block, load the models that share the trainer's GPUs; verl's model has a separate manager."""
+    """Within this block, keep the models that share the trainer's GPUs loaded; verl's model has a separate manager."""
     shares = not trainer.config.reward.reward_model.enable_resource_pool
     verls = trainer.reward_loop_manager.reward_model_manager if shares else None
     managers = [manager for manager in (trainer.served_models, verls) if manager is not None]

@@ -135,7 +135,7 @@ class AgentLoopWorker(_VerlsWorker):
         """Score and store a loop's output; raise an error if it is empty, which verl would not notice."""
         if isinstance(output, list) and not output:
             raise UnscoredError("the agent loop returned no training sequence")
-        self._unended.discard(asyncio.current_task())  # a session is not cancelled while its outputs are written
+        self._unended.discard(asyncio.current_task())  # a session is not canceled while its outputs are written
         await super()._agent_loop_postprocess(output, validate, **kwargs)
 
 

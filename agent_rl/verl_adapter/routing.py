@@ -1,4 +1,4 @@
-"""`DirectClient`: lets each agent-loop worker choose the engine of a conversation itself, in synchronous training.
+"""`DirectClient`: lets each agent-loop worker choose the engine for a conversation itself, in synchronous training.
 
 verl has one load balancer for the whole cluster, a process that receives two of the three actor calls of each turn and
 remembers the engines of 10,000 conversations. At several thousand turns per second, turns wait for this process, and
@@ -21,7 +21,7 @@ from cachetools import LRUCache
 from verl.workers.rollout.llm_server import LLMServerClient
 
 MOST_CONVERSATIONS = 1 << 13
-"""Number of conversations whose engines a worker remembers, in 2 MB."""
+"""Number of conversations whose engines a worker remembers, which takes 2 MB of memory."""
 _NUMBER = re.compile(r"agent_loop_worker_(\d+)")
 """The pattern of verl's names for agent-loop workers."""
 

@@ -139,7 +139,7 @@ def _report(name: str, problem: str, error: Exception | None = None, *, at_end: 
 
 
 def _readable(sample: Sequence[Any], *, indented: bool) -> list[Any]:
-    """Return a sample's input, output and score; `indented` indents the texts, which Markdown then shows verbatim."""
+    """Return a sample's input, output and score; if `indented`, Markdown shows input and output verbatim."""
     question, answer, *rest = sample
     texts = [conversation(str(question), "user"), conversation(str(answer), "assistant")]
     if indented:

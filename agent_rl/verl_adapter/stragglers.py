@@ -2,7 +2,7 @@
 
 verl 0.9.1 declares `actor_rollout_ref.rollout.over_sample_rate`, but none of its code reads it. Whenever the trainer
 polls TransferQueue, it counts the sessions that have ended; the agent-loop workers cancel the remaining sessions. The
-update leaves out cancelled sessions like failed ones, and the metrics count cancelled sessions as `ended`.
+update leaves out canceled sessions like failed ones, and the metrics count canceled sessions as `ended`.
 """
 
 from __future__ import annotations

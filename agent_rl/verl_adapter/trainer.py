@@ -244,7 +244,7 @@ class AgentTrainer(PPOTrainer):
         return result
 
     def _estimate(self, data: DataProto, *args: Any, **options: Any) -> Any:
-        """Compute the advantages; replaces the function that verl calls between fetching and storing the batch."""
+        """Compute the advantages; verl calls this method, not its function, between fetching and storing the batch."""
         estimator = options.get("adv_estimator")
         if estimator in turns.BY_TURN:
             turns.add_records(data, self._batch)
@@ -349,7 +349,7 @@ class AgentTrainer(PPOTrainer):
             metrics.update(self.samples.take_metrics(batch, reports, failed))
             self.failures.require_scored(scored, [tag["error"] for tag in failed.values() if tag["fate"] == "lost"])
         except AgentRLError:
-            self.logger.log(data=metrics, step=global_steps)  # verl would log the step, which is saved, after this
+            self.logger.log(data=metrics, step=global_steps)  # the step is saved; verl would log it only later
             raise
 
     def _log_rollout_data(self, batch: KVBatchMeta, *args: Any, **kwargs: Any) -> None:

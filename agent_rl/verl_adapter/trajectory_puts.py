@@ -1,4 +1,4 @@
-"""`together`: uses a single put to store trajectories of a worker that end at about the same time.
+"""`together`: stores a worker's trajectories that end at about the same time with a single put.
 
 verl stores each trajectory separately, in three requests to two processes, which took a quarter of a worker's time. As
 all workers send their requests to TransferQueue's only controller, these requests limit the number of trajectories per

@@ -35,8 +35,8 @@ from agent_rl.verl_adapter.verl_tools import to_specs
 logger = logging.getLogger(__name__)
 
 NEW_OBJECTS = 20_000
-"""Number of new objects after which garbage is collected. A collection pauses all episodes of a worker, or the
-trainer while the GPUs wait. Few objects need it, such as three classes that verl and torch define in each step."""
+"""Number of new objects after which garbage is collected. A collection pauses all episodes of a worker, or the trainer
+while the GPUs wait. Only a few objects need a collection, such as three classes that verl and torch define per step."""
 
 
 class EpisodeOutput(AgentLoopOutput):
@@ -202,7 +202,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
 def collect_rarely() -> None:
     """Collect this process's garbage rarely, and never scan the objects that are already loaded."""
     gc.freeze()
-    gc.collect()  # otherwise a full collection waits for many new objects: a quarter of those that are already loaded
+    gc.collect()  # otherwise, a full collection waits for a quarter as many new objects as are already loaded
     gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
 
 

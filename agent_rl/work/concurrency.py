@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 CANCEL_GRACE_S = 1.0
-"""Number of seconds that canceled work has to clean up before it is abandoned."""
+"""Number of seconds that canceled work is given to clean up before it is abandoned."""
 
 FIRST_PAUSE_S = 0.1
 """Average number of seconds before the first repeat of failed work."""
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class OutOfTime(Exception):
-    """A time limit of this module was reached; a plain TimeoutError, by contrast, comes from a tool."""
+    """A time limit that this module enforces was reached; a plain TimeoutError, by contrast, comes from a tool."""
 
 
 class PerLoop(Generic[T]):
@@ -105,7 +105,7 @@ async def repeated(
     not all retry at the same moment.
 
     Raises:
-        Exception: the last failure, if no repeats or no time is left.
+        Exception: the last failure, if the repeats or the time are used up.
         OutOfTime: the limit was reached and nothing had failed before.
     """
     end = time.monotonic() + limit_s
@@ -134,7 +134,7 @@ async def _stop(task: asyncio.Task[Any]) -> None:
 
 
 async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run the work like `asyncio.gather`, but cancel the remaining items when one item raises an exception."""
+    """Run coroutines like `asyncio.gather`, but cancel the remaining ones when one of them raises an exception."""
     tasks = [asyncio.ensure_future(item) for item in work]
     try:
         return list(await asyncio.gather(*tasks))

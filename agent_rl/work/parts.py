@@ -66,7 +66,7 @@ def parts(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def firsts(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths, except later parts of a file whose first part is among the paths."""
+    """Return the paths, without the later parts of any file whose first part is among the paths."""
     paths = list(paths)
     later = {part for path in paths for part in parts(path)[1:]}
     return [path for path in paths if path not in later]

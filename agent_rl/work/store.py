@@ -1,4 +1,4 @@
-"""`Store` keeps results by key in an append-only file. `Cache` executes equal calls only once, even concurrent ones.
+"""`Store` keeps results by key in an append-only file. `Cache` executes equal calls only once, even if concurrent.
 `pieces` stores a long command's finished parts until all parts are done, so that an interrupted command can resume.
 
 Each line of a store's file is `[key, result]` as JSON. Processes on one machine may append to a file at the same time,
@@ -81,7 +81,7 @@ def by_content(value: Any, folder: Path = Path(), written: Collection[str] = ())
 
 
 class Store:
-    """Stores results by key in a file. Once the file is open, a failure is only logged, and its result is missing.
+    """Stores results by key in a file. Once it is open, a failed read or write is only logged; the result is missing.
 
     Args:
         path: the file's path; missing folders are created. If a SQLite file of an older version has this path, the
@@ -106,7 +106,7 @@ class Store:
         self._read_new_lines()
 
     def get(self, key: Key) -> Any:
-        """Return the result of a key, or None."""
+        """Return the result that is stored for a key, or None."""
         with self._guarded():
             if key not in self._places:
                 self._read_new_lines()
@@ -260,7 +260,7 @@ class Pieces(dict[Key, Any]):
         super().__init__([] if store is None else store.items())
         self.store = store
         self.on_add: Callable[[], None] = lambda: None
-        """Callback that is called for each added result."""
+        """A function that is called whenever a result is added."""
 
     def add(self, number: int, result: Any) -> None:
         """Store the result of a piece."""

@@ -1,9 +1,9 @@
-"""Reads and writes a trace: a file with every trajectory as a line of JSON, and files of tokens and batches next to it.
+"""Reads and writes a trace: a JSON Lines file with one trajectory per line, and files of tokens and batches next to it.
 
 `trace.jsonl` contains the trajectories, `trace.tokens.jsonl` their token ids, masks and log-probs, and
-`trace.batches.jsonl` the rows of every training batch in order, with the advantages. At a given size, each of these
-files continues in `<name>.1.jsonl`, `<name>.2.jsonl`, ...; every function of this package takes the path of the first
-part and also reads the other parts. `trace.images/` contains the images.
+`trace.batches.jsonl` the rows of every training batch in order, with the advantages. A file that reaches a given size
+continues in `<name>.1.jsonl`, `<name>.2.jsonl`, ...; every function of this package takes the path of the first part
+and also reads the other parts. `trace.images/` contains the images.
 """
 
 from agent_rl.trajectory.trace.batches import TrainedBatch, TrainedRow, read_batches, read_trained_rows

@@ -1,9 +1,9 @@
 """Reads and writes `trace.batches.jsonl` next to a trace: the rows of each training batch, with their advantages.
 
-A line is `{"step": ..., "update": ..., "rows": ...}`, in which `rows` is JSON that is compressed by zlib and encoded as
-base64: the names of the training sequences, their advantages, and the positions of padding rows. The advantage of a
-sequence is a number; if its tokens have different advantages, `agent_rl.trajectory.trace.tokens.pack` packs all
-advantages.
+Each line is `{"step": ..., "update": ..., "rows": ...}`, where `rows` is JSON, compressed with zlib and encoded as
+base64, that contains the names of the training sequences, their advantages, and the positions of padding rows. The
+advantage of a sequence is a number; if its tokens have different advantages, it is the text that
+`agent_rl.trajectory.trace.tokens.pack` returns for the advantages of all its tokens.
 """
 
 from __future__ import annotations
@@ -103,6 +103,6 @@ def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None =
 
 
 def mean_advantage(rows: Iterable[TrainedRow]) -> float | None:
-    """Return the mean advantage over the tokens of a trajectory's training sequences, or None without a sequence."""
+    """Return the mean advantage over the tokens of a trajectory's training sequences, or None if there are none."""
     values = [row.advantage for row in rows if row.advantage != []]
     return fmean(fmean(value) if isinstance(value, list) else value for value in values) if values else None

@@ -1,8 +1,8 @@
 """An append-only JSONL file of trajectories, to which many processes may write.
 
-Each trajectory is one line, written with a single write to a file that is open for appending, under an advisory lock.
-On a file system without locks, the lock excludes only processes of the same node, so the file system itself must not
-mix lines that several nodes append. Lustre does not mix them; NFS mounted with `nolock` does.
+Each trajectory is one line, which a single call writes to a file opened for appending, under an advisory lock. On a
+file system without locks, the lock excludes only processes on the same node, so the file system itself must not mix
+lines that several nodes append. Lustre never mixes appended lines, but NFS mounted with `nolock` does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agent_rl.trajectory.trace.tokens import TokenReader, append_tokens
 from agent_rl.work.parts import append_lines, parts
 
 NAMES = ("trace.jsonl", "trajectories.jsonl")
-"""File names of the trace in the folder of a run and of an evaluation."""
+"""File name of the trace in a run's folder, and in an evaluation's folder."""
 
 
 def append(
@@ -59,7 +59,7 @@ def read(
 
     Args:
         path: the trace.
-        torn: whether to skip an incomplete line, which a killed run may leave, or to raise an error.
+        torn: whether to skip an incomplete line, which a killed run may leave, instead of raising an error.
         tokens: whether to fill `info["tokens"]` from the file next to the trace, with `TokenReader`.
 
     Raises:

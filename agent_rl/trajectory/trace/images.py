@@ -34,7 +34,7 @@ _sizes: dict[Path, tuple[int, int]] = {}
 
 
 def image_folder(trace: str | os.PathLike[str]) -> Path:
-    """Return the folder of a trace's images, which may not exist: `trace.images` for `trace.jsonl`."""
+    """Return the folder of a trace's images, which may not exist yet: `trace.images` for `trace.jsonl`."""
     path = Path(trace)
     return path.with_name(f"{path.stem}.images")
 
@@ -44,7 +44,7 @@ def find_image(folder: Path, name: str) -> Path | None:
     try:
         file, folder = (folder / name).resolve(), folder.resolve()
         return file if file.is_relative_to(folder) and file.is_file() else None
-    except (OSError, ValueError, RuntimeError):  # the name is invalid, or its links form a loop
+    except (OSError, ValueError, RuntimeError):  # the name is invalid, or symbolic links form a loop
         return None
 
 
@@ -59,7 +59,7 @@ def has_images(trajectory: Trajectory) -> bool:
 
 
 def drop_images(trajectory: Trajectory) -> None:
-    """Remove the images that are not stored in files."""
+    """Remove all images that are not stored in files from a trajectory."""
     for holder in _holders(trajectory):
         holder.images = [image for image in holder.images if isinstance(image, str)]
 
@@ -129,7 +129,7 @@ def _small(image: Image) -> Image:
 
 
 def _has_room(folder: Path, most_bytes: int | None) -> bool:
-    """Whether the folder is below its limit; its size is measured regularly, since other processes also write to it."""
+    """Whether the folder is below its size limit; it is measured regularly, as other processes write there too."""
     size, count = _sizes.get(folder, (0, _WRITES))
     if count >= _WRITES:
         size = sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0

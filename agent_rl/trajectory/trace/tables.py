@@ -33,7 +33,7 @@ class TraceTables(NamedTuple):
             `reward`, `advantage` (the mean advantage in training; missing for a trajectory that was not trained on),
             the numbers of `turns` and `calls`, `prompt_tokens`, `response_tokens`, `seconds`, `ended` (Unix time), and
             `reward.<name>` for each component.
-        turns: `id`, `turn` (from 0), `text`, `observation`, `malformed` (the problem with its format), the number of
+        turns: `id`, `turn` (from 0), `text`, `observation`, `malformed` (what is wrong with its format), the number of
             sampled `tokens`, the number of `calls`, `generation_seconds`, `tool_seconds`.
         calls: `id`, `turn`, `call` (from 0 in its turn), `tool`, `arguments`, and the result's `status`, `text`,
             `seconds`, `queue_seconds`, `reward`, `answer`, `metrics`, unless the episode ended before the result.

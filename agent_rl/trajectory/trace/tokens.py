@@ -1,11 +1,12 @@
 """Reads and writes `trace.tokens.jsonl` next to a trace: the token ids, masks and log-probs used in training.
 
-A line is `{"id": ..., "size": ..., "data": ...}`. `id` is the trajectory's id. `size` is the number of bytes after the
-comma that follows it, so that a reader recognizes an incomplete line. `data` is a line of JSON followed by binary
-numbers, compressed by zlib and encoded as base64. The JSON contains the messages, the tools, and for each sequence the
-numbers of prompt and response tokens, whether it has log-probs, and the number of images. The numbers are the ids of
-all sequences (prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as
-32-bit floats. 32-bit numbers are little-endian and stored by byte: all first bytes, then all second bytes, and so on.
+Each line is `{"id": ..., "size": ..., "data": ...}`. `id` is the trajectory's id. `size` is the number of bytes after
+the comma that follows it, so that a reader can recognize an incomplete line. `data` is a line of JSON followed by
+binary numbers, compressed with zlib and encoded as base64. The JSON contains the messages, the tools, and for each
+sequence the numbers of prompt and response tokens, whether it has log-probs, and the number of images. The numbers are
+the ids of all sequences (prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their
+log-probs as 32-bit floats. 32-bit numbers are little-endian and grouped by byte: all first bytes, then all second
+bytes, and so on.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Tokens(TypedDict):
 
 
 def sampled_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the start and the end of each run of sampled tokens; a run is a turn, or the notes of a fold."""
+    """Return the start and the end of each run of sampled tokens; a run is a turn, or the notes from a fold."""
     import numpy as np
 
     edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(mask) != 0, [0]]))).tolist()
@@ -132,7 +133,7 @@ class TokenReader:
 
 
 def pack(values: Sequence[float]) -> str:
-    """Pack numbers into text, as 32-bit floats that are stored by byte, compressed by zlib and encoded as base64."""
+    """Pack numbers into text: 32-bit floats, grouped by byte, compressed with zlib and encoded as base64."""
     return _text(_planes("f", values))
 
 
@@ -186,7 +187,7 @@ def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
 
 
 def _text(data: bytes) -> str:
-    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the default's larger buffers takes as long as packing
+    packer = zlib.compressobj(LEVEL, memLevel=5)  # by default, clearing zlib's buffers takes as long as packing
     return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 

@@ -1,8 +1,8 @@
 """`TraceWriter` writes a run's trace without ever stopping the run or delaying it for long.
 
 A thread writes the records one by one, and each episode waits for its own record, so a killed process loses at most the
-records in its queue. If a write fails (a full disk) or hangs (a network file system), the writer reports it
-once, and records are lost until writing works again.
+records in its queue. If a write fails (for example, on a full disk) or hangs (on a network file system), the writer
+reports this once, and records are lost until writing works again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent_rl.trajectory.trace.tokens import Tokens, append_tokens
 from agent_rl.work.concurrency import OneThread
 
 PATIENCE_S = 5.0
-"""Maximum number of seconds to wait for a record; later records are then lost until that record has been written."""
+"""Maximum number of seconds to wait for a record; after that, new records are lost until that record is written."""
 
 
 class TraceWriter:
@@ -50,7 +50,7 @@ class TraceWriter:
     @classmethod
     @cache
     def shared(cls, path: str, part_bytes: int, image_bytes: int) -> TraceWriter:
-        """Return the writer of a trace that is shared within this process."""
+        """Return a trace's writer, which is shared within this process."""
         return cls(path, part_bytes, image_bytes)
 
     async def trajectory(self, trajectory: Trajectory) -> None:
@@ -84,7 +84,7 @@ class TraceWriter:
             self._judge(future)
 
     def _start(self, write: Callable[[], None]) -> Future[Exception | None] | None:
-        """Queue a write for the thread, or lose the record and return None while an earlier record is overdue."""
+        """Queue a write for the thread; while an earlier record is overdue, drop the new record and return None."""
         if self._overdue is not None and not self._overdue.done():
             self.lost += 1
             return None

@@ -3,7 +3,7 @@
 `serve` runs the app from the terminal: it reads the files with a progress bar, and then serves pages until Ctrl-C.
 
 A trajectory's text never runs as code on a page: templates escape it, the content security policy allows only the
-viewer's own scripts and styles, and characters that control a terminal or the order of text are shown by name.
+viewer's own scripts and styles, and characters that control a terminal or text direction are shown by name.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
 
 
 def _refusal(request: Request, hosts: Sequence[str], token: str | None) -> Response | None:
-    """Return a response that refuses a wrong host (DNS rebinding), origin, method or token, otherwise None."""
+    """Return the refusal of a request with a wrong host (DNS rebinding), origin, method or token, otherwise None."""
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
     if name not in hosts:

@@ -78,7 +78,7 @@ class Chart:
         """Return the figure as HTML with an inline SVG, or an empty string if the chart has no points.
 
         Args:
-            link: URL that a click on a step opens, without the step's number at its end; empty means no links.
+            link: start of the URL that a click on a step opens, followed by the step's number; empty means no links.
         """
         if not self:
             return ""

@@ -134,7 +134,7 @@ class TraceIndex:
         return (rows[0], self.record(rows[0])) if rows else None
 
     def record(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the trajectory with these columns, as JSON data."""
+        """Return the trajectory that these columns describe, as JSON data."""
         (row,) = self._rows("SELECT path FROM files WHERE id = ?", [columns["file_id"]])
         with open(row["path"], "rb") as file:
             file.seek(columns["offset"])
@@ -161,7 +161,7 @@ class TraceIndex:
         return self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])
 
     def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
-        """Return the correctness of the samples in a step that match the facets, in one list per prompt."""
+        """Return the correctness of a step's samples that match the facets, in one list per prompt."""
         where, values = Query({**facets, "step": str(step)}).condition()
         scored = f"{where} AND correctness IS NOT NULL"
         sql = f"SELECT prompt_key, correctness FROM trajectories t {scored} ORDER BY prompt_key"
@@ -169,7 +169,7 @@ class TraceIndex:
         return [[row["correctness"] for row in group] for _, group in groups]
 
     def ends(self, file: str) -> tuple[int | None, int | None]:
-        """Return a file's first and last validation step, or its first and last step if it has fewer than two."""
+        """Return a file's first and last validation step or, if there are fewer than two, its first and last step."""
         sql = "SELECT DISTINCT step FROM trajectories WHERE file = ? AND step IS NOT NULL {} ORDER BY step"
         held_out, all_steps = (
             [row["step"] for row in self._rows(sql.format(where), [file])] for where in ("AND split = 'test'", "")
@@ -183,11 +183,11 @@ class TraceIndex:
         """Compare two sides on the prompts that both sides contain.
 
         Args:
-            one: the name of a file and a step; None means all steps.
-            other: the name of the other side's file and a step.
+            one: the name of a file, and a step, or None for all of its steps.
+            other: the name of the other side's file, and a step or None.
 
         Returns:
-            The 200 prompts whose mean rewards differ most, as columns; and for each of `MEASURES` the mean of one
+            The columns of the 200 prompts whose mean rewards differ most, and for each of `MEASURES` the mean of one
             side, the mean of the other, and the `Change`, all computed from the means of each prompt.
         """
         means = ", ".join(f"avg({name}) AS {name}" for name in MEASURES.values())

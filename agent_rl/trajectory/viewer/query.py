@@ -17,10 +17,10 @@ class Query:
 
     Args:
         parameters: the parameters of a URL; invalid values are ignored. A parameter named in `FACETS` is the value to
-            match, and a parameter with a name in `NUMBERS` plus `_min` or `_max` is a limit. `tool` names a called
-            tool, and `component` names a component with a value from `component_min` to `component_max`. `error` is yes
-            or no, and a trajectory must contain all words of `text`. `sort` is a name in `NUMBERS` or `step`, the
-            default; `order` is desc or asc, and `page` is a number.
+            match, and a parameter whose name is one of `NUMBERS` plus `_min` or `_max` is a limit. `tool` names a tool
+            that was called, and `component` a component with a value from `component_min` to `component_max`. `error`
+            is yes or no; `text` lists words that must all occur in a trajectory. `sort` is one of `NUMBERS`, or `step`,
+            the default; `order` is desc or asc, and `page` is a number.
     """
 
     def __init__(self, parameters: Mapping[str, str] | None = None) -> None:

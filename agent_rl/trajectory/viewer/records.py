@@ -25,7 +25,7 @@ _IN_A_RUN = (
     "*.atif.json",
     "trace-*.jsonl",
 )
-"""Glob patterns of the files with records, in the folders of runs, evaluations, verl's dumps and ATIF documents."""
+"""Glob patterns for record files in the folders of runs, evaluations, verl's dumps and ATIF documents."""
 _DUMPS = ("rollouts/*.jsonl", "validation/*.jsonl")
 
 
@@ -85,7 +85,7 @@ def _in_folder(folder: Path) -> list[Path]:
 
 
 def _name(path: Path, others: Sequence[Path]) -> str:
-    """Return the shortest end of a path, with at least one folder, that is not the end of any other path."""
+    """Return the shortest end of a path that includes a folder and is not the end of any other path."""
     for count in range(2, len(path.parts)):
         end = path.parts[-count:]
         if not any(other.parts[-count:] == end for other in others if other != path):

@@ -39,7 +39,7 @@ def environment() -> Environment:
 
 
 def visible(text: Any, full: bool = True) -> str:
-    """Return text with control, surrogate and direction characters by name, cut at `MOST_CHARACTERS` unless `full`."""
+    """Return text with control, surrogate and direction characters named, cut at `MOST_CHARACTERS` unless `full`."""
     shown = str(text)
     cut = 0 if full else max(0, len(shown) - MOST_CHARACTERS)
     return f"{named(shown[:-cut])}\n\n\u2026 {cut:,} more characters" if cut else named(shown)

@@ -67,16 +67,16 @@ COMPARED = {
     "timing_s/step": "Seconds per step",
     "perf/throughput": "Tokens per second and GPU",
 }
-"""Metrics of the tables, with their titles; a comparison of several runs has a chart of each metric."""
+"""Metrics that the tables show, with their titles; a comparison of several runs has a chart of each metric."""
 FACTS = {
     "model": "actor_rollout_ref.model.path",
     "data": "data.train_files",
     "algorithm": "algorithm.adv_estimator",
     "seed": "data.seed",
 }
-"""Configuration keys whose values a run's heading shows, by label."""
+"""The configuration keys whose values appear in a run's heading, by label."""
 ENDS = 3
-"""Number of steps that the tables average at the start and at the end of a run; in a short run, half of its steps."""
+"""Number of steps over which tables average at the start and at the end of a run; in a short run, half of its steps."""
 MOST_SHOWN = 3
 """Maximum number of best trajectories, and of worst trajectories, on the page."""
 MOST_IMAGES = 12
@@ -94,7 +94,7 @@ class Trajectories:
 
     success: Sequence[Success] = ()
     held_out: Sequence[Success] = ()
-    """Success in each validation during training."""
+    """The mean correctness in each validation during training."""
     best: Sequence[Mapping[str, Any]] = ()
     worst: Sequence[Mapping[str, Any]] = ()
     changed: Sequence[Mapping[str, Any]] = ()
@@ -109,7 +109,7 @@ class Run:
     Attributes:
         name: the name of the folder.
         path: the folder.
-        steps: the metrics of each step, including its number `step`.
+        steps: the metrics of each step, with the number of the step under `step`.
         about: the content of `run.json` (command, configuration, versions, files); empty if there is no such file.
     """
 
@@ -178,7 +178,7 @@ def run_facts(run: Run) -> dict[str, str]:
 
 
 def _command(run: Run) -> str:
-    """Return the command line that started the run, without the folder of the program."""
+    """Return the command line that started the run, without the path to the program's folder."""
     program, *words = run.about.get("command") or [""]
     return " ".join([Path(program).name, *words]).strip()
 
@@ -313,7 +313,7 @@ def _validation(run: Run) -> list[tuple[str, list[tuple[int, float]]]]:
 
 
 def _trajectories(run: Run) -> Trajectories:
-    """Read the success by step, and the trajectories to show, from the trace of a run."""
+    """Read the mean correctness by step, and the trajectories to show, from a run's trace."""
     file = run.path / "trace.jsonl"
     if not file.is_file() or not run.training:
         return Trajectories()

@@ -89,7 +89,7 @@ def _tokens(ids: Sequence[int], marks: Sequence[Any], tokenizer: Path | None) ->
 
 
 def _texts(ids: Sequence[int], tokenizer: Path | None) -> Iterator[tuple[str, int]]:
-    """Yield each text with its number of tokens; tokens that share a character are decoded together."""
+    """Yield each piece of text with its number of tokens; tokens that share a character are decoded together."""
     if tokenizer is None:
         yield from ((f"{id} ", 1) for id in ids)
         return

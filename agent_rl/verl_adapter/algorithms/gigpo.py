@@ -1,8 +1,8 @@
 """GiGPO, group-in-group policy optimization (`algo=gigpo`; Feng et al. 2025, https://arxiv.org/abs/2505.10978).
 
-The turns of one prompt's samples that start in the same state form a separate group. GiGPO is a heuristic: its mean
-gradient is not the gradient of the expected reward, because a sample that returns to a state is compared with itself,
-and equal states may have different histories (HGPO, https://arxiv.org/abs/2602.22817).
+Among the samples of one prompt, turns that start in the same state form an additional group. GiGPO is a heuristic: its
+mean gradient is not the gradient of the expected reward, because a sample that returns to a state is compared with
+itself, and equal states may have different histories (HGPO, https://arxiv.org/abs/2602.22817).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def gigpo_advantages(
         by_std: whether to divide each difference from a mean by the standard deviation of the compared values.
 
     Returns:
-        One array (turns) per trajectory, and the share of turns whose state no other turn of the group has.
+        One array (turns) per trajectory, and the share of turns whose state occurs in no other turn of the group.
     """
     advantages = [np.zeros(len(own)) for own in rewards]
     compared = 0

@@ -9,7 +9,7 @@ from typing import Any
 from agent_rl.verl_adapter.algorithms.turn import members
 
 ESTIMATOR = "agent_rl_maxrl"
-"""The value of `algorithm.adv_estimator`."""
+"""The value of `algorithm.adv_estimator` that selects this estimator."""
 
 
 def register_estimator(module: ModuleType) -> None:

@@ -30,7 +30,7 @@ def turn_advantages(
 
     - the members of a group are independent given the prompt: no reward compares them (as `normalize: group` and group
       components do), and no group is refilled, filtered or evicted because of its outcome;
-    - whether a member fails does not depend on its actions;
+    - the failure of a member does not depend on its actions;
     - a turn's reward depends on nothing that follows the turn;
     - every sampled token is trained on exactly once, in one update per batch, by the policy that sampled the token, and
       the gradient is not clipped;

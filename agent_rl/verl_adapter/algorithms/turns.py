@@ -185,7 +185,7 @@ class TurnTable:
 
         Args:
             advantages: one array per trajectory, with an advantage per turn.
-            like: a tensor whose type and device the result gets.
+            like: a tensor with the type and device that the result should have.
         """
         import torch
 

@@ -16,7 +16,7 @@ from agent_rl.verl_adapter.certificates.objectives import RETURN, declared
 from agent_rl.verl_adapter.certificates.processes import PROCESSES, TabularProcess
 
 LARGE = (16, 256, 2048)
-"""The number of groups per prompt in each of the growing batches."""
+"""The number of groups per prompt in each of the batches, from small to large."""
 WHITENED = ("gae", "gdpo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
 """Estimators that divide by the batch's standard deviation, so one group does not show their gradient's direction."""
 EXACT, SAME_DIRECTION, NEAR = 1e-6, 1e-9, 1e-3
@@ -31,11 +31,11 @@ def certify(
     Args:
         names: values of `algo=` or estimators; if both `names` and `estimator` are missing, all methods are certified.
         estimator: a user's function, `file.py:f`.
-        sizes: the number of groups per prompt in each of the growing batches.
+        sizes: the number of groups per prompt in each of the batches, from small to large.
         small: whether to use only the small processes.
 
     Raises:
-        ConfigError: one of the names or the function does not exist.
+        ConfigError: a name is unknown, or the function does not exist.
     """
     chosen = [] if estimator and not names else methods.find(list(names))
     if estimator is not None:

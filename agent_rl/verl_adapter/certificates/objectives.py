@@ -1,4 +1,4 @@
-"""The objectives whose gradients estimators compute: each is the mean of a function of a group's rewards.
+"""The objectives of advantage estimators: each is the mean of a function of a group's rewards.
 
 Every objective is divided by the number of samples, so that its exact gradient is a per-sample gradient.
 """

@@ -45,7 +45,7 @@ class TabularTrajectory:
         return action
 
     def happens(self, probability: float) -> bool:
-        """Draw whether an event happens that does not depend on the policy."""
+        """Decide at random whether an event happens; its probability does not depend on the policy."""
         event = self._next()
         self.chance *= probability if event else 1 - probability
         self.is_likely &= bool(event) == (probability > 0.5)
@@ -135,7 +135,7 @@ def lengths(play: TabularTrajectory) -> None:
 
 
 def turn_rewards(play: TabularTrajectory) -> None:
-    """Play up to three turns that sample their content and whether to continue; every turn and the end are rewarded."""
+    """Play up to three turns, in which content and continuation are sampled; every turn and the end are rewarded."""
     content = 0
     for turn in range(3):
         content += play.sample(f"content {turn}")
