@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=Path("outputs/quickstart"), help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=0, help="seed of data, model and training, default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="seed for data, model and training, default: %(default)s")
     parser.add_argument("--steps", type=int, default=20, help="GRPO steps, default: %(default)s")
     parser.add_argument("--test-problems", type=int, default=TEST_PROBLEMS, help="default: %(default)s")
     start = parser.add_mutually_exclusive_group()

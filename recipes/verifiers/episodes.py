@@ -78,8 +78,8 @@ class Output:
 
 def start() -> tuple[subprocess.Popen[str], str]:
     """Start the server; return its process, which exits when the object is deleted, and its address once it answers."""
-    folder = str(Path(__file__).parent)  # the folder of tasksets that are not installed
-    paths = {"PATH": sysconfig.get_path("scripts"), "PYTHONPATH": folder}  # harnesses need the script uv
+    folder = str(Path(__file__).parent)  # has the tasksets that are not installed
+    paths = {"PATH": sysconfig.get_path("scripts"), "PYTHONPATH": folder}  # harnesses run uv, one of the scripts
     joined = {name: os.pathsep.join(filter(None, [path, os.environ.get(name)])) for name, path in paths.items()}
     server = subprocess.Popen(
         [sys.executable, __file__, "serve"], env={**os.environ, **joined}, stdin=subprocess.PIPE,
