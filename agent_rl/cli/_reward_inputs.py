@@ -54,7 +54,7 @@ def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
 
     for word in overrides:
         if "=" not in word or not word.startswith(("agent_rl.", "data.max_response_length=")):
-            raise ConfigError(word, "this is not a reward setting", "Write agent_rl.reward.<key>=<value>")
+            raise ConfigError(word, "this is not a setting of the reward", "Write agent_rl.reward.<key>=<value>")
     is_recipe = config is not None and (config.is_dir() or not config.suffix)  # a recipe is a folder or a bare name
     try:
         content: Any = OmegaConf.create({})

@@ -208,7 +208,7 @@ def _selected(tools: list[ToolSpec], selection: Sequence[str] | None) -> list[To
     by_name = {tool.name: tool for tool in tools}
     if missing := [name for name in selection if name not in by_name]:
         raise UnscoredError(
-            f"extra_info.tool_selection names {missing}, but multi_turn.tool_config_path has only {sorted(by_name)}: "
+            f"extra_info.tool_selection has {missing}, but multi_turn.tool_config_path has only {sorted(by_name)}: "
             "correct the row or add the tools"
         )
     return [by_name[name] for name in selection]

@@ -211,7 +211,8 @@ class TokenPolicy(Policy):
             raise EngineError("the engine aborted the request")
         if not sampled or len(sampled) > left:
             raise EngineError(
-                f"the engine returned {len(sampled)} tokens instead of 1 to {left} (stop reason {output.stop_reason!r})"
+                f"the engine returned {len(sampled)} tokens where 1 to {left} were requested "
+                f"(stop reason {output.stop_reason!r})"
             )
         if self.logprobs is not None and (logprobs is None or len(logprobs) != len(sampled)):
             raise EngineError(f"{len(sampled)} tokens came with {len(logprobs or ())} log-probs")

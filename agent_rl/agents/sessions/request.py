@@ -46,7 +46,7 @@ class TurnRequest:
     """A request for one turn.
 
     Attributes:
-        messages: the whole conversation in the form of Chat Completions, but with the roles of chat templates and with call
+        messages: the whole conversation in the form of Chat Completions, but with the roles of chat templates, and call
             arguments as objects. With `continues`, the list has only the messages after the earlier reply.
         tools: function schemas, `{"type": "function", "function": {...}}`; empty if the turn may not call tools.
         model: the model's name in the request.
