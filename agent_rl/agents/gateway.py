@@ -2,7 +2,7 @@
 
 The program runs once per episode and needs no changes. The program reads the policy's address from `OPENAI_BASE_URL`,
 the API key from `OPENAI_API_KEY` (or both from Anthropic's variables), and the row from the JSON file that
-`AGENT_RL_ROW_FILE` names. Every answer to the program has exactly the tokens that training uses.
+`AGENT_RL_ROW_FILE` names. Every answer to the program consists of exactly the tokens that training uses.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def run_session(
 ) -> None:
     """Run the user's program for a row, and answer the program's requests.
 
-    A row's environment may add to the prompt and judges the trajectory, but offers the program no tools.
+    A row's environment judges the trajectory, and may add to the prompt, but offers the program no tools.
 
     Raises:
         FatalError: no program is configured, or the policy or the environment raised this error.
@@ -78,7 +78,7 @@ def _shown_row(row: Mapping[str, Any], *, with_truth: bool) -> dict[str, Any]:
 
 
 def _conclude(session: Session, end: ProgramEnd) -> None:
-    """Set the trajectory's stop reason, error and verdict; raise any error of the engine or the gateway."""
+    """Set the trajectory's stop reason, error and verdict; raise any error from the engine or the gateway."""
     trajectory = session.trajectory
     if session.error is not None:
         raise session.error
@@ -88,7 +88,7 @@ def _conclude(session: Session, end: ProgramEnd) -> None:
             trajectory.stop_reason, trajectory.error = StopReason.ERROR, end.problem
             trajectory.info["bug"] = end.bug or "the program failed before its first request"
             return
-        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # a program that fails at a limit has no bug
+        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # a failure after a limit is reached is not a bug
             trajectory.info["bug"] = end.bug
         trajectory.stop_reason, trajectory.answer = StopReason.STOPPED, None
         if trajectory.verdict is None:

@@ -7,8 +7,8 @@ A turn is free text that ends in one action or in the final answer:
     Action Input: {"expression": "6*7"}
 
 The environment answers `Observation: ...` in a separate message. A turn that makes up an observation is cut before the
-observation. Tolerant reading takes the first action or answer, and accepts labels in any case, fenced JSON, and bare
-text for a tool's only parameter. Strict reading accepts only the two forms above, with JSON as the input.
+observation. Tolerant reading takes the first action or answer, and accepts labels in upper or lower case, fenced JSON,
+and bare text for a tool's only parameter. Strict reading accepts only the two forms above, with JSON as the input.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _arguments(name: str, raw: str, tools: Sequence[ToolSpec], *, strict: bool) 
     if strict:
         raise MalformedActionError(invalid_json(name))
     tool = next((tool for tool in tools if tool.name == name), None)
-    if tool is None:  # an unknown tool; the list of tools helps the policy more than an error about the arguments
+    if tool is None:  # for an unknown tool, the list of tools helps the policy more than an error about the arguments
         return {}
     properties = tool.parameters.get("properties", {})
     if len(properties) != 1 or not raw:

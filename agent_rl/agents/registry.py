@@ -43,7 +43,7 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
 
     Args:
         name: the name in a row or in the configuration.
-        key: the configuration key that error messages name.
+        key: the configuration key to name in error messages.
         known: the allowed names; if empty, all names are allowed.
 
     Raises:
@@ -78,7 +78,7 @@ def load_script(path: str) -> None:
     calls = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     if starts := [call for call in calls if ast.unparse(call.func).split(".")[-1] == "main"]:
         raise StartsTrainingError("--script", f"{path}, line {starts[0].lineno}, starts the training", remedy)
-    sys.path.insert(0, str(Path(path).resolve().parent))  # Python does the same when it runs a script
+    sys.path.insert(0, str(Path(path).resolve().parent))  # as Python does when it runs a script
     find_object(f"{path}:__name__", Place("--script"))
 
 
@@ -107,8 +107,8 @@ def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
     """Register your own agent: a record, or a class with a name. The function also works as a decorator.
 
     Call this function in the script that starts the trainer, before the trainer starts. The record or class may be
-    defined in that script or in a module next to the script. The workers on every node receive a copy, including the
-    module's objects that the agent uses. `agent-rl eval`, `reward score` and `doctor` run the script to find agents.
+    defined in that script or in a module next to it. The workers on every node receive a copy, including the objects in
+    its module that the agent uses. `agent-rl eval`, `reward score` and `doctor` run the script to find agents.
 
     Args:
         name: an `Agent` record, or a name for a row's `agent_name` or for `rollout.agent.default_agent_loop`.

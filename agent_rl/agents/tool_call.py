@@ -19,7 +19,7 @@ from agent_rl.trajectory import ToolCall, ToolResult
 
 FORMAT_KEY = "actor_rollout_ref.rollout.multi_turn.format"
 AUTO = "auto"
-"""Selects the syntax in which the chat template writes calls."""
+"""The value of `multi_turn.format` that selects the syntax in which the chat template writes calls."""
 
 
 class ToolCallFormat(Format):

@@ -1,4 +1,4 @@
-"""Inputs of the `agent-rl reward` commands: the configuration, and stored results from which a command resumes."""
+"""Inputs for the `agent-rl reward` commands: the configuration, and stored results from which a command resumes."""
 
 from __future__ import annotations
 

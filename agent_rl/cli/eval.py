@@ -109,7 +109,7 @@ def evaluate(
             from agent_rl.evaluation.summary import write_difficulty
 
             count = write_difficulty(ledger.read().values(), evaluation.rows, difficulty)
-            print(f"wrote {count} rows with a difficulty to {difficulty}")
+            print(f"wrote {count} rows with their difficulties to {difficulty}")
 
 
 def split_run(words: list[str]) -> tuple[Path | None, list[str]]:

@@ -44,9 +44,9 @@ def fork(
       agent-rl fork trace.jsonl --id 4_0 --turn 2 --recipe text_world --model MODEL
 
     Each episode restores the trajectory before the turn, token for token: recorded calls run again, and their results
-    are compared with the recorded ones. A turn's value is the mean reward of its episodes, with a 95% interval. What a
-    turn was worth is the difference between its value and the next turn's (for the last turn, the reward). Settings are
-    those of `agent-rl eval`, such as endpoint=URL or tools=FILE, with policy=sglang (or vllm, local) and temperature 1.
+    are compared with the recorded ones. A turn's value is the mean reward of its episodes, with a 95% interval. The
+    worth of a turn is the next turn's value (for the last turn, the reward) minus its own value. Settings are those of
+    `agent-rl eval`, such as endpoint=URL or tools=FILE, with policy=sglang (or vllm, local) and temperature 1.
     Run the same command again to resume. The folder contains trajectories.jsonl and values.json.
 
     --json: `trajectories` (each: `id`, `reward`, and `turns` with `turn`, `calls`, `value`, `low`, `high`, `episodes`

@@ -1,4 +1,4 @@
-"""The command `agent-rl gateway`."""
+"""The `agent-rl gateway` command."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ OPEN_FILES = 65_536
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers for a full disk or an exhausted disk quota."""
 LIMITS = (*FULL, errno.EMFILE)
-"""Error numbers for an exceeded limit of the machine, rather than a wrong path."""
+"""Error numbers that mean that a limit of the machine was exceeded, not that a path is wrong."""
 WIDEST = 60
 """Maximum length, in characters, of a command's summary in the list; a longer summary is cut at its colon."""
 
@@ -134,7 +134,7 @@ def _element_type(display_type: Callable[..., str], ctx: Any) -> str:
 
 
 def _only_json(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Send what tools, scorers and packages print to stderr, so that stdout contains only the result."""
+    """Redirect to stderr what tools, scorers and packages print, so that stdout contains only the result."""
 
     @functools.wraps(callback)
     def run(*args: Any, **options: Any) -> Any:
@@ -175,7 +175,7 @@ def main() -> None:
     if debug:
         sys.argv.remove(DEBUG)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # read by the trainer
-    sys.path.insert(0, os.getcwd())  # `python -m`, which starts the trainer, also adds this folder
+    sys.path.insert(0, os.getcwd())  # `python -m`, with which the trainer starts, adds this folder too
     _allow_open_files()
     try:
         sys.exit(app(standalone_mode=False, prog_name="agent-rl"))

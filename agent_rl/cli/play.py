@@ -1,4 +1,4 @@
-"""The command `agent-rl play`."""
+"""The `agent-rl play` command."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _typed_lines(prompt: str) -> Iterator[str]:
 
 
 def _expert_lines(kind: EnvironmentType, row: dict[str, Any]) -> list[str]:
-    """Let the expert finish an episode of its own, and return its turns as lines to play."""
+    """Let the expert play its own episode to the end, and return its turns as lines to play."""
     from agent_rl.environments.kind import row_values
     from agent_rl.environments.worked import expert_turns
 

@@ -46,7 +46,7 @@ def train(
         bool, typer.Option("--dry-run", help="Print the composed configuration without starting a run")
     ] = False,
     predict: Annotated[
-        str | None, typer.Option(help="Only print predictions for this run, from the folder of a CPU run of the recipe")
+        str | None, typer.Option(help="Only print predictions for this run, based on the CPU run in this folder")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every line of the run's log")] = False,
     as_json: Annotated[

@@ -1,9 +1,9 @@
-"""`Agent`: the record that describes one kind of agent. Training and evaluation run the same record.
+"""`Agent`: the record that describes one kind of agent. Training and evaluation use the same record.
 
     AGENT = Agent("terse_agent", format=lambda settings, limits: ReactFormat("Answer in one word."))
 
-Each file in `agent_rl/agents` with an `Agent` record defines an agent of the package; `register_agent_loop(Agent(...))`
-adds an agent from a user's script.
+Each file in `agent_rl/agents` that contains an `Agent` record defines a built-in agent. A user's script adds its own
+agent with `register_agent_loop(Agent(...))`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WrapPolicy: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits, Policy], Polic
 
 @dataclass(frozen=True)
 class Agent:
-    """Describes one kind of agent by functions, which are called in every episode, and sent to Ray's workers by value.
+    """Describes one kind of agent through functions, which are sent to Ray's workers by value and called per episode.
 
     Every function gets the `agent_rl` section as `settings`, and may raise ConfigError for settings that it cannot use.
     """

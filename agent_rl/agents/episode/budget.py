@@ -37,9 +37,9 @@ class EpisodeLimits(NamedTuple):
     max_parallel_calls: int = 1
     """Maximum number of tool calls to run per turn."""
     max_tool_response_length: int = 256
-    """Maximum number of characters of a tool's result; the policy does not see the rest."""
+    """Maximum number of characters in a tool's result; the policy does not see the rest."""
     tool_response_truncate_side: TruncateSide = "middle"
-    """The side on which a long result is cut."""
+    """Which part of a long result is cut: the start (`left`), the middle, or the end (`right`)."""
     format: str = "hermes"
     """The syntax of native tool calls."""
 
@@ -71,7 +71,7 @@ class EpisodeBudget:
 
 
 class Repeats:
-    """Counts the turns in an episode that only repeat calls from earlier turns."""
+    """Counts consecutive turns in an episode that only repeat calls from earlier turns."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()

@@ -62,7 +62,7 @@ async def run_episode(
         hooks: your own code that runs before and after turns and calls.
         user: the user, who answers turns without tool calls until the dialogue is done; if None, the first turn
             without tool calls is the final answer.
-        trajectory: the result of `agents.episode.loop.new_trajectory`, which the episode fills; None means a new one.
+        trajectory: the result of `agents.episode.loop.new_trajectory`, which the episode fills; None creates a new one.
 
     Returns:
         The trajectory, with exactly one stop reason. If the engine failed, a tool reported an outage or the prompt did
@@ -152,11 +152,11 @@ class _Episode:
         self.calls = 0
         self.repeats = Repeats() if budget.max_repeats is not None else None
         self.announced: StopReason | None = None
-        """The budget that made the next turn the last one, or None if no final turn has been announced."""
+        """The budget that led to the announcement of a final turn; None before any announcement."""
         policy.reserve = budget.final.reserve_tokens if budget.final else 0
 
     async def turn(self) -> StopReason | None:
-        """Generate one assistant message and answer it; return the stop reason if it ends the episode."""
+        """Generate one assistant message and answer it; return the stop reason if this turn ends the episode."""
         if self._seconds_left() <= 0:
             return StopReason.MAX_SECONDS
         if self.hooks is not None:

@@ -34,7 +34,7 @@ OTHER_THOUGHTS = (("<mm:think>", "</mm:think>"), ("<seed:think>", "</seed:think>
 
 @dataclass(slots=True)
 class Step:
-    """A parsed turn, with its calls, or with its answer if it has no calls."""
+    """A parsed turn: its calls or, if it has no calls, its answer."""
 
     calls: list[ToolCall] = field(default_factory=list)
     answer: str | None = None
@@ -52,7 +52,7 @@ class Format(ABC):
     special_tokens: bool = False
     """Whether a turn's text keeps its special tokens, except the token that ends the turn."""
     keep_stop: bool = False
-    """Whether the stop string is part of the turn's text, for example if it is a closing tag."""
+    """Whether the turn's text includes the stop string, for example because it is a closing tag."""
     around: tuple[str, str] = ("", "")
     """The text before and after each result."""
 
@@ -201,7 +201,7 @@ def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMe
 
 
 def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str, Any]]:
-    """Return a message's content: the text with the results' images at the `<image>` markers or in front."""
+    """Return a message's content: the text with the results' images at the `<image>` markers or before the text."""
     images = [{"type": "image", "image": image} for result in results for image in result.images]
     if not images:
         return text
@@ -215,7 +215,7 @@ def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str
 def spoken(text: str) -> str:
     """Return `text` without its thoughts.
 
-    If the prompt opens a thought, `text` contains only the end of that thought; a thought may also stay unclosed.
+    If the prompt opens a thought, `text` contains only the thought's end; a thought may also lack a closing tag.
     """
     text = _one_kind(text)
     if CLOSE not in text and OPEN not in text:

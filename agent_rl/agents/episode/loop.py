@@ -65,7 +65,7 @@ class EpisodeLoop(ABC):
         self.environment: EnvironmentSession | None = None
         """The row's environment, which `run_row` sets when the episode starts."""
         self.recordings: Sequence[Recording] = ()
-        """Recorded trajectories to continue, by the row's `uid`; if empty, every episode starts from its prompt."""
+        """Recorded trajectories to continue, indexed by row `uid`; if empty, every episode starts from its prompt."""
 
     @abstractmethod
     def format(self) -> Format:
@@ -80,7 +80,7 @@ class EpisodeLoop(ABC):
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
-        """Return the row's tool session, not yet opened; verl defines the keys `tool_selection` and `tools_kwargs`.
+        """Return the row's tool session, which the caller opens; verl defines `tool_selection` and `tools_kwargs`.
 
         Raises:
             UnscoredError: the row selects a tool that is not configured.
@@ -155,11 +155,11 @@ class EpisodeLoop(ABC):
 
 @cache
 def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]:
-    """Return the loop class of an agent.
+    """Return the class that runs an agent's episodes.
 
     Args:
         agent: the agent's record, whose functions become methods of the class.
-        base: `EpisodeLoop`, or the subclass of it that verl runs.
+        base: `EpisodeLoop`, or its subclass that verl runs.
     """
 
     def format(self: EpisodeLoop) -> Format:

@@ -31,7 +31,7 @@ class Generation:
     tokens: int
     """Number of sampled tokens."""
     finish: Literal["stop", "length"] = "stop"
-    """`length`: the token budget ended the message."""
+    """`length` means that the token budget ended the message."""
     calls: list[ToolCall] | None = None
     """Tool calls that the endpoint has parsed; None means that the text contains the calls."""
     stop: str | None = None
@@ -45,7 +45,7 @@ class Policy(ABC):
     response_tokens: int = 0
     """Total number of response tokens in all conversations."""
     earlier_tokens: Sequence[int] = ()
-    """The number of response tokens of each earlier conversation."""
+    """The number of response tokens in each earlier conversation."""
     most: int | None = None
     """Maximum number of tokens to sample in the next turn; None means that only the token limit applies."""
     sampling: Mapping[str, Any] = {}
@@ -92,7 +92,7 @@ class Policy(ABC):
         """Return a fresh conversation with the same model.
 
         Args:
-            is_trained: whether to train on the new conversation's sequences, which follow this conversation's own.
+            is_trained: whether to train on the new conversation's sequences, which are added after this conversation's.
         """
         raise NotImplementedError(f"{type(self).__name__} supports only one conversation")
 
@@ -158,7 +158,7 @@ class ScriptedPolicy(Policy):
         return Generation(text_shown, min(len(words), left), finish, stop=first_stop(text, stop))
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the messages unless they use up the budget."""
+        """Append the messages, or return False if they would use up the budget."""
         tokens = sum(len(str(message["content"]).split()) for message in messages)
         if self._max_tokens is not None and tokens >= self._left(self._max_tokens):
             return False

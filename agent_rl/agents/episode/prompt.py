@@ -21,7 +21,7 @@ def render_prompt(
 
     Args:
         row: the row, with `prompt` and its selection of tools.
-        agent: name of the row's loop; if agent_rl does not define that loop, the prompt is rendered as verl's loops do.
+        agent: name of the row's loop; the prompt for a loop that agent_rl does not define is rendered as in verl.
         setup: the run's settings, limits and tools.
         tokenizer: the model's tokenizer, with its template; if None, the text lists every message under its role,
             followed by the tools.

@@ -35,7 +35,7 @@ class Recording:
 
     Args:
         trajectory: the trajectory, with its tokens in `info["tokens"]`.
-        turn: number of the first turn that the policy samples, from 1.
+        turn: number of the first turn that the policy samples, counting from 1.
 
     Raises:
         ConfigError: the trajectory has no turn with this number, or its tokens do not match its turns.
@@ -49,13 +49,13 @@ class Recording:
         self.prefix = turns[: turn - 1]
         self.samples = [each for own in trajectory.info["tokens"]["sequences"] for each in _samples(own)]
         self.sampled_turns = [own for each in turns for own in (each, None)[: 1 + ("fold" in each.notes)]]
-        """For each sample, the turn that it is, or None if it is a fold's notes, which follow a turn."""
+        """The turn that each sample belongs to, or None if the sample is a fold's notes, which follow a turn."""
         if len(self.samples) != len(self.sampled_turns):
             problem = f"it has {len(turns)} turns, but {len(self.samples)} runs of sampled tokens"
             raise ConfigError(self.name, problem, "Choose another trajectory")
 
     def require_repeatable(self, specs: Sequence[ToolSpec]) -> None:
-        """Raise a ConfigError if a call must not be repeated, because its tool may reach an external service."""
+        """Raise a ConfigError if a recorded call must not be repeated: its tool may reach an external service."""
         refused = {spec.name for spec in specs if not spec.may_be_repeated}
         for number, turn in enumerate(self.prefix, 1):
             for name in refused & {result.name for result in turn.results}:

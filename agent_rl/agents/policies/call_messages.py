@@ -24,7 +24,7 @@ def call_turns(calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
 
 
 def marked_turns(appended: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Yield made-up turns that contain the marker as late as possible, each with the messages that answer it."""
+    """Yield made-up turns with the marker as near to the end as possible, each with the messages that follow it."""
     messages = [dict(message) for message in appended]
     results = [message for message in messages if message["role"] == "tool"]
     turn = {"role": "assistant", "content": MARK}

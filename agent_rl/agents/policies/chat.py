@@ -144,7 +144,7 @@ class ChatPolicy(Policy):
         if not self.prompt_tokens and prompt > limit:
             raise UnscoredError(f"the prompt has {prompt} tokens, more than sampling.max_prompt_tokens={limit}")
         self.prompt_tokens = self.prompt_tokens or prompt
-        self._first = self._first or min(prompt, limit)  # after a restart, tokens over the limit count as response
+        self._first = self._first or min(prompt, limit)  # after a restart, excess tokens count as response tokens
         self._grown = max(self._grown, prompt + sampled - self._first)
         self._pending = 0
         self._per_character = (prompt + sampled) / max(1, _characters(self.messages))
@@ -153,7 +153,7 @@ class ChatPolicy(Policy):
 
 
 def _with_stop(text: str, stop: Sequence[str], matched: Any) -> str:
-    """Append the stop string that the server removed: the reported string, or the closing tag of an open tag."""
+    """Append the stop string that the server removed: the reported string, or the closing tag for an unclosed tag."""
     if not isinstance(matched, str):
         opened = (each for each in stop if each.startswith("</") and text.count(f"<{each[2:]}") > text.count(each))
         matched = next(opened, "")
@@ -165,7 +165,7 @@ def _characters(messages: Sequence[ChatMessage]) -> int:
 
 
 def _sendable(message: ChatMessage) -> ChatMessage:
-    """Return the message with its images in the form of OpenAI's API."""
+    """Return the message with its images in the form that OpenAI's API expects."""
     if isinstance(message["content"], str) or not message["content"]:
         return message
     return {**message, "content": [_part(part) if "image" in part else part for part in message["content"]]}

@@ -32,7 +32,7 @@ from agent_rl.trajectory import ToolCall
 Messages = Sequence[Mapping[str, Any]]
 
 NO_SYNTAX = "it writes no calls, or writes them in an unknown syntax"
-"""Why native tool calls do not work with a template, for error messages."""
+"""A clause for error messages that says why native tool calls do not work with a template."""
 MOST = 256
 """Maximum number of entries in the cache, which is emptied when it is full."""
 
@@ -54,7 +54,7 @@ class ChatTemplate:
     """A tokenizer's chat template with its options.
 
     Args:
-        tokenizer: a transformers tokenizer with its template set.
+        tokenizer: a transformers tokenizer that has a chat template.
         options: additional variables for the template (`data.apply_chat_template_kwargs`).
         name: the template's name in tables.
     """
@@ -90,7 +90,7 @@ class ChatTemplate:
 
     @cached_property
     def syntax(self) -> str | None:
-        """The name, in `SYNTAXES`, of the syntax in which the template writes calls, or `with_tools` requests them.
+        """The key in `SYNTAXES` for the syntax in which the template writes calls or `with_tools` requests them.
 
         None means that the template shows tools, but does not write calls in a known syntax.
         """
@@ -127,7 +127,7 @@ class ChatTemplate:
         return self._fitted_text(messages, tools, prompt=prompt)
 
     def prompt_ids(self, messages: Messages, tools: Any = None) -> list[int]:
-        """Return the tokens of a whole conversation with the start of the next turn.
+        """Return the tokens of a whole conversation, followed by the start of the next turn.
 
         Raises:
             Exception: any error from the template, if it rejects even the fitted messages.
@@ -169,7 +169,7 @@ class ChatTemplate:
 
     @cached_property
     def added_tokens(self) -> list[str]:
-        """The vocabulary's added tokens, the longest first."""
+        """The vocabulary's added tokens, longest first."""
         return sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
 
     @cached_property
@@ -226,7 +226,7 @@ class ChatTemplate:
 
     @cached_property
     def _followings(self) -> list[Following]:
-        """The continuations for a user's and for a tool's answer to a turn, except any that cannot be rendered."""
+        """The continuations after a turn that a user or a tool answers, except any that cannot be rendered."""
         followings = []
         for message in (USER, RESULT):
             with contextlib.suppress(Exception):  # a chat template may raise any exception
@@ -244,7 +244,7 @@ class ChatTemplate:
             raise
 
     def _with_calls(self, messages: Messages) -> list[dict[str, Any]]:
-        """Return the messages, and move calls from the text of turns to `tool_calls`."""
+        """Return the messages, with calls moved from the text of turns to `tool_calls`."""
         converted, syntax = [dict(message) for message in messages], SYNTAXES[self.syntax or "hermes"]
         for number, message in enumerate(converted):
             content = message.get("content")
@@ -287,7 +287,7 @@ class ChatTemplate:
         raise problem or ValueError(f"the chat template does not show a turn that precedes messages with roles {roles}")
 
     def _alone(self, turn: Mapping[str, Any], tools: Any) -> tuple[str, str, str]:
-        """Return the rendering of a made-up unanswered turn, divided at the marker."""
+        """Render a made-up turn that has no answer yet, and split the text at the marker."""
         key = ("alone", repr(tools), repr(turn))
         parts: tuple[str, str, str] = self._once(
             key, lambda: self.text([USER, turn], tools, prompt=False).rpartition(MARK)
@@ -295,7 +295,7 @@ class ChatTemplate:
         return parts
 
     def _divided(self, alone: str, answered: str) -> Following:
-        """Return the text after the marker, divided at the end of the turn."""
+        """Return the tokens of the text after the marker, divided at the end of the turn."""
         if answered.startswith(alone):
             return Following(self.encode(alone), self.encode(answered[len(alone) :]))
         ids = self.encode(answered)
@@ -321,7 +321,7 @@ class ChatTemplate:
             return None
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return the cached value for a key, or call `make`."""
+        """Return the cached value for a key; if there is none, call `make` and cache its result."""
         if key not in self._known:
             value = make()
             if len(self._known) >= MOST:
@@ -382,7 +382,7 @@ def load_tokenizer(name: str, key: str) -> Any:
 
     Args:
         name: the model's folder, or its name on the Hub.
-        key: the configuration key that error messages name.
+        key: the configuration key to name in error messages.
 
     Raises:
         ConfigError: the tokenizer does not exist or has no chat template.

@@ -87,7 +87,7 @@ class LocalModel(TokenSource):
         return [(answer, one) for batch, done in pairs for (*_, answer), one in zip(batch, done, strict=True)]
 
     def _together(self, requests: list[Pending]) -> list[Sampled]:
-        """Generate the turns of requests that differ only in `max_new_tokens`, without gradients."""
+        """Generate turns, without gradients, for requests whose parameters differ only in `max_new_tokens`."""
         import torch
 
         params = requests[0][1]

@@ -1,4 +1,4 @@
-"""Plays a script's turns as tokens, to create example episodes for training and baselines for a trained policy.
+"""Plays scripted turns as tokens, to create example episodes for training and baselines for a trained policy.
 
 The conversation is the same as in training (`agents.policies.token_policy`); only the sampler is replaced. The tokens
 and the mask of a scripted episode are therefore the same as for a model that writes the same turns.
@@ -56,7 +56,7 @@ class _Sampler:
         self.observation: str | None = None
 
     async def generate(self, *, sampling_params: dict[str, Any], **_: Any) -> Sampled:
-        """Return the next turn with its end token; a turn above the limit is cut and has the stop reason `length`."""
+        """Return the next turn with its end token; a turn over the limit is cut, with the stop reason `length`."""
         turn = next(self._script) if self.observation is None else self._script.send(self.observation)
         ids = [*self._tokenizer.encode(turn, add_special_tokens=False), self._tokenizer.eos_token_id]
         most = sampling_params["max_new_tokens"]

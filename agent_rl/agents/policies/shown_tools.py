@@ -1,6 +1,6 @@
-"""Describes tools in the first message, for a chat template that shows no tools, and requests calls as Hermes does.
+"""Describes tools in the first message, for a chat template that shows no tools, and asks for calls in Hermes syntax.
 
-Models trained on several formats, such as SmolLM3, understand such prompts; other models learn the format in training.
+Models such as SmolLM3, trained on several formats, understand such prompts; other models learn the format in training.
 """
 
 from __future__ import annotations

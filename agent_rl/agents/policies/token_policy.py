@@ -68,7 +68,7 @@ class TokenPolicy(Policy):
         format: the agent's format, which determines the special tokens that end a turn and whether the turn's text
             contains special tokens; None means that only the model's configuration determines this.
         media: the prompt's images, videos and audio.
-        drop_thoughts: whether to start a new training sequence where the template drops thoughts of earlier turns.
+        drop_thoughts: whether to start a new training sequence where the template drops thoughts from earlier turns.
 
     Attributes:
         server: the token server.
@@ -136,19 +136,19 @@ class TokenPolicy(Policy):
         return len(self.ids)
 
     def sibling(self, *, is_trained: bool = True) -> TokenPolicy:
-        """Return a fresh conversation; if it is trained, its sequences follow the sequences of this conversation."""
+        """Return a fresh conversation; if it is trained on, its sequences are added after this conversation's."""
         other = copy.copy(self)
         other._siblings = []
         other._clear()
         if is_trained:
             self._siblings.append(other)
         else:
-            other.extra_fields = {}  # an untrained conversation records its own weight versions
+            other.extra_fields = {}  # a conversation not trained on records its own weight versions
             other._samples = itertools.count(1)
         return other
 
     def count_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] | None = None) -> int:
-        """Count the tokens before the next turn with the builder; see `Policy.count_tokens`."""
+        """Use the builder to count the tokens before the next turn; see `Policy.count_tokens`."""
         if tools is not None:
             return len(self.media.render(self._builder, list(messages), tools or None, self.media.images_of(messages)))
         updated = [*self._messages, *messages]
@@ -330,7 +330,7 @@ class TokenPolicy(Policy):
         text = self._text(sampled)
         if (first := first_stop(text, stop)) is None:
             return sampled, text, None
-        low, high = 1, len(sampled)  # binary search works, because longer prefixes keep the stop string
+        low, high = 1, len(sampled)  # binary search works, because every longer prefix also contains the stop string
         while low < high:
             middle = (low + high) // 2
             prefix = self._text(sampled[:middle])

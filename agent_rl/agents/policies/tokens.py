@@ -1,8 +1,8 @@
 """Policies that send token ids to SGLang or vLLM, and receive token ids.
 
 The conversation is the same as in training (`agents.policies.token_policy`) except for the server, so an episode has
-exactly the tokens that it has in training. The text around turns comes from the same builder, which the caller passes,
-because policies must not depend on verl.
+exactly the tokens that it would have in training. The text around turns comes from the same builder, which the caller
+passes in, because policies must not depend on verl.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TokenSource(PolicySource):
     logprobs = False
     """Whether to request the log-probability of every sampled token."""
     drop_thoughts = False
-    """Whether the context drops the thoughts of earlier turns if the chat template drops them."""
+    """Whether to drop the thoughts of earlier turns from the context if the chat template drops them."""
 
     def __init__(self, chat: ChatTokenizer, sampling: Sampling) -> None:
         self.tokenizer, self.builder = chat

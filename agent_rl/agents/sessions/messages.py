@@ -20,11 +20,11 @@ from agent_rl.agents.sessions.request import (
 )
 
 CHANGES = "x-anthropic-billing-header"
-"""The first characters of that part of Claude Code's system prompt that changes with each request."""
+"""The start of the part of Claude Code's system prompt that changes with each request."""
 ERRORS = {400: "invalid_request_error", 401: "authentication_error", 503: "api_error"}
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 ERROR = "Error: "
-"""The text before a tool result's own text if the result has `is_error`."""
+"""The text that precedes the text of a tool result marked with `is_error`."""
 
 
 def messages_request(body: Mapping[str, Any]) -> TurnRequest:
@@ -55,7 +55,7 @@ def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _messages(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return one message per tool result, followed by one message with the role's other blocks."""
+    """Return one message per tool result, followed by one message with all other blocks."""
     messages: list[ChatMessage] = []
     calls, others = [], []
     for block in blocks:

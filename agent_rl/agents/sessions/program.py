@@ -29,13 +29,13 @@ from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
 KEY = "agent_rl.gateway"
 PACKAGE = Path(__file__).parents[2]
-"""The folder of agent_rl. CPU runs extend Python's path with replacements in this folder for GPU packages."""
+"""The folder of agent_rl. For GPU packages, CPU runs add replacements inside this folder to Python's path."""
 LIMITS = "ulimit -c 0 2>/dev/null; ulimit -f 8388608 2>/dev/null; "
-"""Put before a shell command to turn off core dumps and limit files to 4 GiB."""
+"""A prefix for a shell command that turns off core dumps and limits files to 4 GiB."""
 FRAME = re.compile(r'^ +File "(.+)", line (\d+)', re.MULTILINE)
-"""Matches a line of a traceback that gives a file and a line number."""
+"""Matches a traceback line that gives a file and a line number."""
 ERROR = re.compile(r'^ +File ".+?\n((\S[^:\n]*).*)', re.MULTILINE | re.DOTALL)
-"""Matches a traceback from its first `File` line on; the groups are the exception and its type."""
+"""Matches the rest of a traceback, starting at its first `File` line; the groups are the exception and its type."""
 GROUP = re.compile(r"^ *(\| |\+-.*)", re.MULTILINE)
 """Characters that an exception group's traceback adds before each line of the tracebacks inside the group."""
 INSTALLED = re.compile(rf"^<|^{re.escape(str(PACKAGE))}/|site-packages|/lib/python")
@@ -44,7 +44,7 @@ INSTALLED = re.compile(rf"^<|^{re.escape(str(PACKAGE))}/|site-packages|/lib/pyth
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """How a program ended; `problem` is None after success."""
+    """How a program ended; `problem` is None if the program succeeded."""
 
     problem: str | None = None
     bug: str | None = None
@@ -123,7 +123,7 @@ async def _run_command(
 
 
 def _crash(problem: str, output: str) -> ProgramEnd:
-    """Return how a program with this output ended; a bug's place is the traceback's last line in the user's files."""
+    """Return how a program with this output ended; a bug's place is the last traceback line from the user's files."""
     trace = GROUP.sub("", output).rpartition("Traceback (most recent call last):")[2]
     text, bug = output.strip().rpartition("\n")[2], None
     if error := ERROR.search(trace):
@@ -134,7 +134,7 @@ def _crash(problem: str, output: str) -> ProgramEnd:
 
 
 def _environment(settings: GatewaySettings) -> dict[str, str]:
-    """Return the environment variables, without secrets, and with this package removed from Python's path."""
+    """Return the environment variables, except secrets that no setting names, and without agent_rl in PYTHONPATH."""
     named = settings.environment
     shown = {name: text for name, text in os.environ.items() if name in named or not is_secret_variable(name)}
     paths = filter(None, shown.get("PYTHONPATH", "").split(os.pathsep))
@@ -192,7 +192,7 @@ class FunctionWorker:
     async def call(self, arguments: Mapping[str, Any], environment: Mapping[str, str]) -> ProgramEnd:
         """Call the function in a fork, which is killed with its children at the end, or when the call is canceled."""
         ours, theirs = socket.socketpair()
-        with theirs, contextlib.suppress(OSError):  # a dead worker shows later, as a missing answer
+        with theirs, contextlib.suppress(OSError):  # a dead worker is noticed later, when no answer arrives
             socket.send_fds(self._control, [b"."], [theirs.fileno()])
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         process, answer = 0, b""

@@ -24,7 +24,7 @@ ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"dev
 """For each role in the APIs, the name of the role in chat templates."""
 
 WRITTEN_CALLS = "Calling tools:\n"
-"""The text before the Python list of calls that smolagents appends to the turns that it sends back."""
+"""The text that smolagents puts before the Python list of a turn's calls when it sends the turn back."""
 
 
 class RequestError(Exception):
@@ -46,8 +46,8 @@ class TurnRequest:
     """A request for one turn.
 
     Attributes:
-        messages: the whole conversation in the form of chat completions, with the roles of chat templates; arguments of
-            calls are objects. With `continues`, the list has only the messages after the earlier reply.
+        messages: the whole conversation in the form of Chat Completions, but with the roles of chat templates, and call
+            arguments as objects. With `continues`, the list has only the messages after the earlier reply.
         tools: function schemas, `{"type": "function", "function": {...}}`; empty if the turn may not call tools.
         model: the model's name in the request.
         max_tokens: maximum number of sampled tokens; None means all tokens that the episode has left.
@@ -137,7 +137,7 @@ def turn_request(
 
 
 def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    """Return a call in the form of chat messages; arguments in JSON text are parsed into an object."""
+    """Return a call in the form that chat messages use; arguments written as JSON text become an object."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
@@ -184,7 +184,7 @@ def text_of(content: Any) -> str:
 def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashable:
     """Return a key that identifies a message, independent of how a client writes the message.
 
-    The key ignores call ids, the order of keys in arguments, 1.0 versus 1, and null versus missing content. In a
+    The key ignores call ids and the order of keys in arguments, and treats 1.0 as 1, and null content as missing. In a
     policy's turn, the key also ignores thoughts, calls that are written as text, and a stop string at the end.
     """
     text, calls = str(message.get("content") or "").strip(), message.get("tool_calls") or ()

@@ -30,7 +30,7 @@ from agent_rl.work.concurrency import PerLoop
 KEEP_ALIVE_S = 10.0
 """Seconds between the comments that keep a stream alive while its turn is generated."""
 KEEP_OPEN_S = 600
-"""Seconds for which an idle connection stays open; a request fails if it is sent while its connection is closed."""
+"""Seconds for which an idle connection stays open; a request fails if it is sent while the connection is closing."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ APIS = {
     "/v1/responses": Api(responses_request, responses_answer, responses_events, _openai_error),
     "/v1/messages": Api(messages_request, messages_answer, messages_events, messages_error),
 }
-"""The supported APIs by route."""
+"""The supported APIs, keyed by route."""
 
 
 class _Server(uvicorn.Server):
@@ -209,7 +209,7 @@ async def _stream(
         return
     for event in events[:-2]:
         yield event
-    reply.is_fetched = True  # set before the last events, because a client may hang up once it has them
+    reply.is_fetched = True  # set before the last events, because a client may disconnect once it has them
     for event in events[-2:]:
         yield event
 

@@ -87,8 +87,8 @@ class Session:
         Args:
             request: the request.
             key: a value that is the same for equal requests.
-            is_retry: whether the request gets the turn of an earlier request with this key, if any; if not, each of
-                two equal requests gets its own sample.
+            is_retry: whether the request gets the turn of an earlier request with this key, if there is one; if False,
+                each of two equal requests gets its own sample.
 
         Raises:
             RequestError: the session is closed.

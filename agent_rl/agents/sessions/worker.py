@@ -1,7 +1,7 @@
 """Imports a Python function once, and calls it in a fork for each episode: `python worker.py FILE.py:NAME DESCRIPTOR`.
 
-DESCRIPTOR refers to a Unix socket. The worker writes `IMPORTED` to it, or the traceback of a failed import, and then
-receives a socket for each call. Python 3.10 or later can run this file, which imports only the standard library.
+DESCRIPTOR is the file descriptor of a Unix socket. The worker writes `IMPORTED` to it, or the traceback of a failed
+import, and then receives a socket for each call. Python 3.10 or later can run this file without other packages.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def serve(function: Callable[..., Any], connection: socket.socket) -> None:
-    """Write the process id, run the call that is read from the connection, and write the error's text, or ""."""
+    """Send the process id, receive a call and run it, and send the error's text, or "" if there is no error."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     stream, output = connection.makefile("rw", encoding="utf-8"), ""

@@ -1,6 +1,6 @@
 """Parses the native tool calls of models: one pure function per syntax, under verl's name for the syntax.
 
-verl has no parser for `llama3_json`, `mistral` and `deepseek_v3`. All other functions here read the same calls as
+verl has no parser for `llama3_json`, `mistral` or `deepseek_v3`. All other functions here read the same calls as
 verl's parsers, but where verl's parser drops a call, they raise a `MalformedActionError`, which the policy sees.
 """
 
@@ -18,10 +18,10 @@ __all__ = ["SYNTAXES", "Syntax"]
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """A syntax of tool calls."""
+    """A syntax for tool calls."""
 
     read: Callable[[str, Sequence[ToolSpec]], tuple[str, list[ToolCall]]]
-    """Splits a turn's text, special tokens included, into the text around the calls and the calls.
+    """Splits a turn's text, special tokens included, into the text around the calls and the list of calls.
 
     Raises MalformedActionError for a call that cannot be read.
     """
@@ -43,4 +43,4 @@ SYNTAXES = {
     "llama3_json": Syntax(json_calls.llama3_json),
     "mistral": Syntax(json_calls.mistral),
 }
-"""The syntaxes by the value of `actor_rollout_ref.rollout.multi_turn.format`."""
+"""The syntaxes, keyed by the value of `actor_rollout_ref.rollout.multi_turn.format`."""

@@ -19,7 +19,7 @@ _HEAD = re.compile(r"\s*call:([\w.-]+)(?=\{)")
 _QUOTED = r'<\|"\|>((?:(?!<\|"\|>).)*)<\|"\|>'
 _KEY, _BARE = r"([^:,{}\[\]\s]+)", r'((?!<\|"\|>)[^,{}\[\]\s][^,{}\[\]]*)'
 _PIECE = re.compile(rf"([{{,]\s*)(?:{_QUOTED}|{_KEY})\s*:|{_QUOTED}|{_BARE}", re.DOTALL)
-"""A key with the preceding punctuation, a quoted string, or a bare value."""
+"""Matches a key with the punctuation before it, a quoted string, or a bare value."""
 
 
 def gemma4(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]]:

@@ -26,7 +26,7 @@ _DEEPSEEK = [
     f"<\uff5ctool\u2581{name}\uff5c>" for name in ("calls\u2581begin", "call\u2581begin", "sep", "call\u2581end")
 ]
 CHANNEL = "<|channel|>"
-"""The token before a channel's name in turns of gpt-oss."""
+"""The token before a channel's name in a gpt-oss turn."""
 
 _HARMONY_END = re.compile(r"<\|(?:end|call|return)\|>")
 _RECIPIENT = re.compile(r"to=functions\.([^\s<]+)")
@@ -88,7 +88,7 @@ def mistral(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 def kimi(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """Parse `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"x": 1}<|tool_call_end|>` (Kimi K2).
 
-    A call's name is between `functions.` and the running number; the whole string is the call's id.
+    In an identifier such as `functions.f:0`, `f` is the call's name; the whole identifier is the call's id.
     """
     content, parts = _in_section(text, _KIMI_SECTION, "<|tool_call_begin|>", "<|tool_call_end|>")
     calls = []
@@ -101,7 +101,7 @@ def kimi(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def deepseek_v3(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """Parse special tokens around `f<sep>{"x": 1}` (DeepSeek V3.1), or `function<sep>f` and fenced JSON (V3, R1)."""
+    """Parse `f<sep>{"x": 1}` (DeepSeek V3.1), or `function<sep>f` and fenced JSON (V3, R1), between special tokens."""
     section, opening, separator, closing = _DEEPSEEK
     content, parts = _in_section(text, section, opening, closing)
     calls = []
@@ -115,7 +115,7 @@ def deepseek_v3(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def _in_section(text: str, section: str, opening: str, closing: str) -> tuple[str, list[str]]:
-    """Return the text before the section with calls and, for each call, the text between its two tokens."""
+    """Return the text before the section with calls, and each call's text between its opening and closing tokens."""
     content, opened, body = text.partition(section)
     _, parts = blocks(body, opening, closing)
     if opened and not parts:
@@ -145,7 +145,7 @@ def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def without_channels(text: str) -> str:
-    """Return a turn of gpt-oss as plain text: the `analysis` channel as a thought, then the `final` channel."""
+    """Return a gpt-oss turn as plain text: the `analysis` channel as a thought, then the `final` channel."""
     parts: dict[str, list[str]] = {"analysis": [], "final": []}
     for message in text.split(CHANNEL)[1:]:
         header, _, body = message.partition("<|message|>")

@@ -1,4 +1,4 @@
-"""Helpers for the syntaxes of tool calls, which parse JSON and convert values to the types in a tool's schema."""
+"""Helpers for tool-call syntaxes: they parse JSON, and convert values to the types in a tool's schema."""
 
 from __future__ import annotations
 

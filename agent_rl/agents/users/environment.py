@@ -41,7 +41,7 @@ class EnvironmentUser(User):
         return await self._session.opened(opening)
 
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
-        """Return the answer of `step` or of the simulated user; if there is neither, the message ends the episode."""
+        """Return the answer from `step` or the simulated user; if there is neither, the message ends the episode."""
         text, reward = await self._session.step(message)
         if self._user is not None:
             trajectory.turns[-1].notes[MESSAGE] = message

@@ -73,7 +73,7 @@ class User(ABC):
         """Continue a recorded conversation; `agent-rl fork` calls this method instead of `start`.
 
         `opening` is the first message; `exchanges` contains each message of the agent with the user's reply. A class
-        of your own needs this method to continue from recorded replies.
+        of your own must define this method to continue from recorded replies.
         """
         if exchanges:
             remedy = "Define resume(opening, exchanges) in the class"
