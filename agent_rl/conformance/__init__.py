@@ -51,7 +51,7 @@ class Driver(ABC):
 
     @abstractmethod
     async def session(self, *, temperature: float = 1.0, logprobs: bool = True) -> OpenSession:
-        """Open a session for one episode of a run that samples at this temperature and may record log-probs."""
+        """Open a session for one episode of a run with this temperature; if `logprobs` is set, the run records them."""
 
     @abstractmethod
     async def finish(self, session: OpenSession) -> None:

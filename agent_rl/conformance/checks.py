@@ -136,7 +136,7 @@ class Training(Checks):
         await client.trains("one")
 
     async def a_client_may_hang_up_at_each_event(self) -> None:
-        """A turn is trained on if its finish reason was sent; if the client hangs up earlier, a retry gets it."""
+        """A turn is trained on if its finish reason was sent; after an earlier hang-up, a retry gets the same turn."""
         events = await (await self.play(CALL)).events(HELLO, tools=TOOLS)
         finish = next(i for i, (_, chunk) in enumerate(events) if chunk["choices"][0]["finish_reason"])
         for most in range(1, len(events) + 1):
@@ -260,7 +260,7 @@ class Training(Checks):
         await client.trains("one", "two", *["three"] * is_answered)
 
     async def parallel_conversations_do_not_mix(self) -> None:
-        """If a session has simultaneous conversations, for example of sub-agents, each token is trained on once."""
+        """If a session has parallel conversations, for example of sub-agents, each token is trained on exactly once."""
         client = await self.play()
 
         async def agent(number: int) -> None:

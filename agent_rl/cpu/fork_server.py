@@ -65,7 +65,8 @@ PYTHON = "AGENT_RL_WORKER_PYTHON"
 def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, str]]:
     """Run a fork server during this block and yield the variables that Ray's processes and their driver need.
 
-    Without `VERL_PLATFORM=cpu`, or if the trainer joins a running Ray cluster, no server starts and the dict is empty.
+    Without `VERL_PLATFORM=cpu`, or if the trainer joins a running Ray cluster, no server starts and no variables are
+    yielded.
 
     Args:
         environ: the trainer's environment.

@@ -26,7 +26,7 @@ THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
 """Environment variable with the number of threads in a training process, set if other processes have fewer threads."""
 SMALL_UPDATE_THREADS = 2
-"""Number of threads for a small model's update, if there are enough cores; the speedup was measured with 2 threads."""
+"""Number of threads for a small model's update if there are enough cores; the speedup was measured with this number."""
 TRAINED = (
     "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype",
     "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype",

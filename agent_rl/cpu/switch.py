@@ -50,7 +50,7 @@ ENVIRONMENT = {
 """Default values; a variable that the user has set keeps its value."""
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * 128)}
 """Hides the machine's GPUs, which SGLang would otherwise use. Ray gives a worker one entry per reserved logical GPU,
-and refuses to start if there are fewer entries than GPUs."""
+and refuses to start if there are fewer entries than logical GPUs."""
 WEIGHTS = "agent_rl_weights_"
 """Prefix of the shared-memory folders that contain an update's weights; the run's mark follows the prefix."""
 _set_here: set[str] = set()

@@ -120,7 +120,7 @@ class DataReport:
             self.add(*finding)
 
     def table(self) -> Table:
-        """Return a table for a terminal, with numbers of rows by data source, ability and difficulty."""
+        """Return a table for a terminal, with row counts by data source, ability and difficulty."""
         from rich.table import Table
         from rich.text import Text
 

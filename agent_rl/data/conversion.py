@@ -52,7 +52,7 @@ class RawSet:
         arguments: additional command line options for argparse, whose values are passed to `prepare`.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
         prepare: called once with the options before reading starts; returns the options to pass to `to_row`.
-        generate: makes the examples of each split, so that none are read. The function gets the options, the seed,
+        generate: makes the examples of each split, instead of reading them. The function gets the options, the seed,
             and the number of examples per split, and removes the options that it uses.
         test_share: share of the rows that moves to the `test` split, if the input has no such split.
         trial: returns the reason to omit a row, or "" to keep the row.

@@ -110,7 +110,7 @@ def read_rows(path: str, most: int) -> RowsFile:
 
 
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
-    """Return the columns, with both types, because of whose different types verl cannot join the two files."""
+    """Return the columns whose differing types prevent verl from joining the two files, each with both types."""
     import pyarrow as pa
     from datasets import Dataset, concatenate_datasets  # verl joins files with `concatenate_datasets`
 

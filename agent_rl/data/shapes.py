@@ -61,7 +61,7 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
 
 
 def as_messages(prompt: Any, place: str) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
-    """Return messages with plain text as content, the images from their content parts, and the videos from them.
+    """Return messages with plain text as content, and the images and videos from their content parts.
 
     Args:
         prompt: text, content parts, or messages whose content is text or parts.
