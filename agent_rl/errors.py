@@ -56,7 +56,7 @@ class ToolError(ObservationError):
 
 
 class ToolTimeoutError(ObservationError):
-    """The tool exceeded its time limit in seconds."""
+    """The tool did not finish within its time limit."""
 
 
 class UnscoredError(AgentRLError):
@@ -76,8 +76,8 @@ class ConfigError(FatalError):
 
     Args:
         key: the full key as the user writes it, such as `agent_rl.reward.efficiency.penalty`, or a file and an entry.
-        problem: what is wrong, with the value.
-        remedy: what to do about it.
+        problem: what is wrong, including the value.
+        remedy: what the user can do about it.
     """
 
     def __init__(self, key: str, problem: str, remedy: str) -> None:
@@ -91,7 +91,7 @@ class ConfigError(FatalError):
 
 
 def reason_of(error: Exception) -> str:
-    """Return an error's message; for an `OSError`, leave out its number and path."""
+    """Return an error's message; for an `OSError`, return it without the error number and the path."""
     missing = isinstance(error, FileNotFoundError)
     return "there is no such file or folder" if missing else getattr(error, "strerror", None) or str(error)
 

@@ -1,4 +1,4 @@
-"""The base of every recipe (`agent.yaml`) and hydra groups to choose from: `hydra.searchpath` lists this package.
+"""The base of every recipe (`agent.yaml`) and optional hydra groups; recipes list this package in `hydra.searchpath`.
 
 This package must not contain settings that only one recipe needs.
 """

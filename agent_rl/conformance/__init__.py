@@ -35,7 +35,7 @@ class TrainedSequence(NamedTuple):
     mask: Sequence[int]
     logprobs: Sequence[float] | None
     versions: tuple[int, int] | None = None
-    """First and last version of the weights that sampled the episode."""
+    """The first and the last version of the weights that sampled the episode."""
 
 
 class Driver(ABC):
@@ -51,7 +51,7 @@ class Driver(ABC):
 
     @abstractmethod
     async def session(self, *, temperature: float = 1.0, logprobs: bool = True) -> OpenSession:
-        """Open a session, which is one episode of a run with this temperature, with or without log-probs."""
+        """Open a session for one episode of a run with this temperature; if `logprobs` is set, the run records them."""
 
     @abstractmethod
     async def finish(self, session: OpenSession) -> None:

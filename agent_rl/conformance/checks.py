@@ -40,7 +40,7 @@ class Protocol(Checks):
         *chunks, last = [data for _, data in events]
         choices = [choice for chunk in chunks for choice in chunk["choices"]]
         heads = {(chunk["object"], chunk["id"]) for chunk in chunks}
-        equal((last, len(heads), heads.pop()[0]), ("[DONE]", 1, "chat.completion.chunk"), "end, id and object")
+        equal((last, len(heads), heads.pop()[0]), ("[DONE]", 1, "chat.completion.chunk"), "last event, ids and object")
         equal(choices[0]["delta"].get("role"), "assistant", "role of the first chunk")
         finished = [choice["finish_reason"] is not None for choice in choices]
         equal(finished, [False] * (len(choices) - 1) + [True], "whether choices have a finish reason")
@@ -66,7 +66,7 @@ class Protocol(Checks):
         await client.talk(HELLO)
 
     async def all_roles_and_contents_are_answered(self) -> None:
-        """Requests with a developer's message, several system messages, or turns without content are answered."""
+        """Requests with a developer message, several system messages, or turns without content are answered."""
         first = [{"role": role, "content": "Be brief."} for role in ("developer", "system")]
         turns = [{"role": "assistant", "content": None}, HELLO, {"role": "assistant"}, first[1]]
         parts = {"role": "user", "content": [{"type": "text", "text": "And?"}]}
@@ -136,7 +136,7 @@ class Training(Checks):
         await client.trains("one")
 
     async def a_client_may_hang_up_at_each_event(self) -> None:
-        """A turn is trained on if its finish reason was sent; a retry after an earlier hang-up gets the same turn."""
+        """A turn is trained on if its finish reason was sent; after an earlier hang-up, a retry gets the same turn."""
         events = await (await self.play(CALL)).events(HELLO, tools=TOOLS)
         finish = next(i for i, (_, chunk) in enumerate(events) if chunk["choices"][0]["finish_reason"])
         for most in range(1, len(events) + 1):
@@ -149,7 +149,7 @@ class Training(Checks):
 
     @each(answer=False, stream=True)
     async def a_turn_that_nobody_got_is_not_trained(self, stream: bool) -> None:
-        """A turn whose client hung up during its generation is not trained on."""
+        """If the client hangs up while a turn is being generated, the turn is not trained on."""
         client = await self.play("lost", "two")
         [request] = await self.generating(client.send({"messages": [HELLO], "stream": stream}))
         request.cancel()
@@ -182,7 +182,7 @@ class Training(Checks):
         equal(len(self.engine.played), 2, "number of turns that the engine played")
 
     async def an_ordinary_agent_gives_one_sequence(self) -> None:
-        """An agent that appends turns and results, with changing headers, produces one sequence."""
+        """An agent that only appends turns and results produces one sequence, even if its HTTP headers change."""
         client, messages = await self.play(CALL, "It is 3.", "Bye."), [{"role": "system", "content": "Add."}, ADD]
         turn = await client.talk(*messages, tools=TOOLS, headers={"x-request-id": "1"}, finish="tool_calls")
         turn = await client.talk(*turn, *results(turn, "3"), tools=TOOLS, headers={"x-request-id": "2"}, finish="stop")
@@ -190,7 +190,7 @@ class Training(Checks):
         await client.trains(CALL, "It is 3.", "Bye.", sequences=1)
 
     async def anthropics_messages_give_one_sequence(self) -> None:
-        """A conversation with a call, dropped thoughts and a changing billing header produces one sequence."""
+        """A conversation with a call produces one sequence, despite dropped thoughts and a changing billing header."""
         client, messages = await self.play(THOUGHTS + CALL, "It is 3."), [ADD]
         for number in range(2):
             header = f"x-anthropic-billing-header: cc_version=2.1.{number}; cch={number:05x};"
@@ -206,7 +206,7 @@ class Training(Checks):
 
     @each(items=True, previous_response_id=False)
     async def responses_give_one_sequence(self, is_whole: bool) -> None:
-        """A call's result continues the sequence, whether it comes with all items or with `previous_response_id`."""
+        """A call's result continues the sequence if the request repeats all items or has `previous_response_id`."""
         client, path = await self.play(THOUGHTS + CALL, "It is 3."), "/v1/responses"
         tools = [{"type": "function", **TOOLS[0]["function"]}]
         first = await client.post(path, input=[ADD], tools=tools)
@@ -224,7 +224,7 @@ class Training(Checks):
         dropped_thoughts=None,
     )
     async def rewritten_turns_continue_a_conversation(self, rewrite: Any) -> None:
-        """A client may rewrite a turn with a call before sending it back; the check's name states the change."""
+        """A client may change a turn with a call before it sends the turn back; the check's name states the change."""
         turn = ("" if rewrite else THOUGHTS) + called(b=2, a=1, note="caf\u00e9", text="")
         client = await self.play(turn, "It is 3.")
         messages = await client.talk(ADD, tools=TOOLS)
@@ -235,7 +235,7 @@ class Training(Checks):
         await client.trains(turn, "It is 3.", sequences=1)
 
     async def forks_and_roll_backs_train_each_token_once(self) -> None:
-        """If a turn has two continuations (one after a rollback), all these turns are trained on exactly once."""
+        """If a turn has two continuations (one after a rollback), each of these turns is trained on exactly once."""
         client = await self.play("root", "left", "right", "far right")
         root = await client.talk(HELLO)
         await client.talk(*root, user("Left?"))
@@ -250,17 +250,17 @@ class Training(Checks):
         await client.trains("A long turn.", "A summary.", "The end.", sequences=2)
 
     async def turns_of_the_client_are_not_trained(self) -> None:
-        """Assistant turns that the client wrote, whole turns or prefills, are context and are not trained on."""
+        """An assistant turn that the client wrote, in whole or as a prefill, is context and is not trained on."""
         eight, client = {"role": "assistant", "content": "8"}, await self.play("one", "two", "three")
         messages = await client.talk(ADD, eight, HELLO)
         await client.talk(*messages, user("4 + 4?"), eight, user("Sure?"))
         prompt = self.engine.tokenizer.decode(list(self.engine.by_prompt)[1])
-        equal(prompt.count("8<|im_end|>"), 2, f"the client's turns in {prompt!r}")
+        equal(prompt.count("8<|im_end|>"), 2, f"number of the client's turns in {prompt!r}")
         is_answered = (await client.send({"messages": [HELLO, eight]})).status_code == 200
         await client.trains("one", "two", *["three"] * is_answered)
 
     async def parallel_conversations_do_not_mix(self) -> None:
-        """In simultaneous conversations in a session, such as sub-agents', each token is trained on exactly once."""
+        """If a session has parallel conversations, for example of sub-agents, each token is trained on exactly once."""
         client = await self.play()
 
         async def agent(number: int) -> None:
@@ -280,7 +280,7 @@ class Training(Checks):
         await client.trains("one", "two", sequences=1)
 
     async def control_tokens_in_messages_stay_text(self) -> None:
-        """Special tokens that a prompt or a result contains do not become control tokens of the conversation."""
+        """Special tokens in the text of a prompt or a result do not become control tokens of the conversation."""
         counts = []
         for text in ("3", CONTROL):
             client = await self.play(CALL, "It is 3.")
@@ -300,14 +300,14 @@ class Training(Checks):
         await client.trains(turn, "Sorry.", sequences=1)
 
     async def sampling_parameters_are_the_runs(self) -> None:
-        """The engine gets the run's temperature, top_p, top_k, penalties and logit_bias, not those of the request."""
+        """The engine gets temperature, top_p, top_k, penalties and logit_bias from the run, not from the request."""
         client = await self.play(temperature=0.7)
         own: dict[str, Any] = {"temperature": 0.1, "top_p": 0.5, "top_k": 1, "min_p": 0.5}
         own |= {"presence_penalty": 1, "frequency_penalty": 1, "repetition_penalty": 2, "logit_bias": {"65": 5}}
         await client.talk(HELLO, **own)
         params = self.engine.played[0].params
         equal(params.get("temperature"), 0.7, "temperature")
-        equal([name for name, value in own.items() if params.get(name) == value], [], "parameters of the request")
+        equal([name for name, value in own.items() if params.get(name) == value], [], "parameters from the request")
 
     @each(on=True, off=False)
     async def log_probs_are_the_engines(self, is_on: bool) -> None:
@@ -320,7 +320,7 @@ class Training(Checks):
         equal((await client.trains("one"))[0].logprobs is not None, is_on, "whether there are log-probs")
 
     async def new_weights_are_a_range(self) -> None:
-        """An episode reports all versions of the policy that sampled it, even within a turn, and no other model's."""
+        """An episode reports every policy version that sampled it, even within a turn, but no other model's version."""
         spans = {"two": (7, 8), "early": (3, 3), "side": (9, 9)}
         client = await self.play("one", *(ScriptedTurn(*span) for span in spans.items()))
         [first] = await self.generating(client.talk(HELLO))
@@ -338,7 +338,7 @@ class Training(Checks):
         max_completion_tokens=({"max_completion_tokens": 3, "finish": "length"}, "one two three"),
     )
     async def cut_turns_are_trained_as_sampled(self, case: Any) -> None:
-        """A turn that ends at a stop string or a limit is trained on up to that end; the conversation continues."""
+        """A turn that ends at a stop string or a limit is trained on up to that point; the conversation continues."""
         options, turn = case
         client = await self.play(turn, "four")
         await client.talk(*await client.talk(HELLO, **options), user("Continue."))

@@ -44,7 +44,7 @@ class Checks:
         self.gateway, self.engine, self.connections = gateway, engine, AsyncExitStack()
 
     async def play(self, *turns: str | ScriptedTurn, **run: Any) -> Client:
-        """Reset the engine to a script of these turns, and open a session of a run with these settings."""
+        """Reset the engine to a script of these turns, and open a session for a run with these settings."""
         self.engine.reset(*turns)
         return await self.session(**run)
 
@@ -68,7 +68,7 @@ class Checks:
 
 
 class Client:
-    """A client with the key of one session and its own connections."""
+    """A client that has its own connections and uses the key of one session."""
 
     def __init__(self, checks: Checks, session: OpenSession) -> None:
         self.session, self._engine, self._driver = session, checks.engine, checks.gateway
@@ -98,7 +98,7 @@ class Client:
     async def talk(
         self, *messages: Mapping[str, Any], says: str | None = None, finish: str | None = None, **options: Any
     ) -> list[Any]:
-        """Send a conversation and return it with its answer; check the answer's text and finish reason if given."""
+        """Return a conversation with the answer to it; check the answer's text and finish reason, if they are given."""
         body = await self.post(CHAT, messages=messages, **options)
         for choice in body.get("choices") or ():
             answer = choice["message"].get("content"), choice["finish_reason"]
@@ -109,7 +109,7 @@ class Client:
     async def events(
         self, *messages: Mapping[str, Any], most: int | None = None, path: str = CHAT, headers: Any = None, **body: Any
     ) -> list[tuple[str, Any]]:
-        """Return the names and data of a stream's events; hang up after `most` events."""
+        """Send a request, and return the name and data of each event in the stream; hang up after `most` events."""
         events, name, whole = list[tuple[str, Any]](), "", {"messages": messages, "stream": True, **body}
         async with aclosing(await self.send(whole, path, headers, stream=True)) as response:
             equal(response.status_code, 200, "status of the stream")
@@ -154,7 +154,7 @@ def results(conversation: Sequence[Mapping[str, Any]], *texts: str) -> list[dict
 
 
 def each(**cases: Any) -> Callable[[Any], Any]:
-    """Make one check per case from a function with one argument."""
+    """Decorate a function that takes one argument, so that it becomes one check for each case."""
 
     def with_cases(function: Any) -> Any:
         function.cases = cases

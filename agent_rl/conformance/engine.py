@@ -38,7 +38,7 @@ class ScriptedTurn:
 
     text: str
     versions: tuple[int, int] | None = None
-    """First and last version of the weights that sample the turn; None means the engine's version at that time."""
+    """The first and the last version of the weights during the turn; None means the engine's version at that time."""
     number: int = -1
     params: Mapping[str, Any] = field(default_factory=dict)
     token_ids: list[int] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Engine:
     Attributes:
         played: the turns so far; `by_prompt` maps a prompt's token ids to the turns that followed the prompt.
         version: the version of the weights.
-        free: an event; a turn is finished only while the event is set.
+        free: an event; the engine finishes turns only while the event is set.
         url: the server's address, set by `start`.
     """
 
@@ -151,7 +151,7 @@ class Engine:
 
 
 def _choice(output: Any) -> dict[str, Any]:
-    """Return the fields that a choice has in the answers of both routes."""
+    """Return the fields of a choice that the answers of both routes have."""
     pairs = zip(output.token_ids, output.log_probs or (), strict=False)
     shown = [{"token": f"token_id:{token}", "logprob": logprob, "top_logprobs": []} for token, logprob in pairs]
     logprobs = None if output.log_probs is None else {"content": shown}

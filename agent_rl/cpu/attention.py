@@ -1,4 +1,4 @@
-"""SGLang plugin (group `sglang.srt.plugins`) that computes attention on a CPU for all requests of a batch together.
+"""SGLang plugin (group `sglang.srt.plugins`) that computes attention on a CPU for all requests in a batch together.
 
 During decoding, SGLang's `torch_native` backend handles one request after another, with a dozen small operations for
 each request and layer: at 128 concurrent conversations with a tiny model, this takes a tenth of a training step. This
@@ -50,7 +50,7 @@ def install() -> None:
 
 
 def prepare(original: Callable[..., None], backend: Any, forward_batch: Any) -> None:
-    """Find a decoding batch's slots before the layers of a step run; the arguments have SGLang's format."""
+    """Find the slots of a decoding batch once, before the model's layers run; the arguments have SGLang's format."""
     original(backend, forward_batch)
     backend.forward_metadata = None
     if not forward_batch.forward_mode.is_decode():
@@ -72,7 +72,7 @@ def decode(
     *rest: torch.Tensor,
     **options: Any,
 ) -> torch.Tensor:
-    """Attend from each request's new token to the request's context; arguments and result have SGLang's format.
+    """Attend from each request's new token to the request's context; arguments and result are as in SGLang.
 
     Shapes: query and output (requests, heads, head size), caches (slots, key heads, head size).
     """
@@ -80,7 +80,7 @@ def decode(
     others = options.get("is_cross_attn") or options.get("sliding_window_size")  # in SGLang 0.5.13
     if others or slots is None or len(slots.flat) * k_cache[0].numel() > MAX_PADDED or k_cache.dtype != query.dtype:
         return original(backend, query, output, k_cache, v_cache, *rest, **options)
-    # `index_select` of whole rows copies memory; indexing with a tensor took eight times as long.
+    # `index_select` copies whole rows of memory; indexing with a tensor took eight times as long.
     keys, values = (
         cache.flatten(1).index_select(0, slots.flat).view(*slots.mask_BS.shape, *cache.shape[1:]).transpose(1, 2)
         for cache in (k_cache, v_cache)

@@ -1,4 +1,4 @@
-"""verl's FSDP training engines on a CPU, registered for the `cpu` device; verl registers them for cuda and npu only."""
+"""verl's FSDP training engines, registered for the `cpu` device; verl itself registers them only for cuda and npu."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _OnCPU:
     def forward_backward_batch(
         self, data: TensorDict, loss_function: Callable[..., Any], forward_only: bool = False
     ) -> dict[str, Any]:
-        """Run verl's method on micro-batches of similarly long sequences, because each is padded to its longest one.
+        """Run verl's method with sequences of similar length in each micro-batch, which is padded to the longest one.
 
         In a batch without images, the empty image fields are removed, because verl would copy them for each
         micro-batch.
@@ -74,10 +74,10 @@ class _OnCPU:
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
 class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):  # type: ignore[misc]
-    """The engine of the actor and the reference policy."""
+    """The engine for the actor and the reference policy."""
 
     def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the weights in their dtype, with the LoRA adapter merged into them.
+        """Yield the weights with the LoRA adapter merged in, without changing their dtype.
 
         verl rounds the weights to bf16, but on a CPU the engine computes in fp32.
         """
@@ -89,4 +89,4 @@ class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):  # type: ignore[misc]
 
 @EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cpu")
 class CPUEngineWithValueHead(_OnCPU, FSDPEngineWithValueHead):  # type: ignore[misc]
-    """The engine of the critic."""
+    """The engine for the critic."""

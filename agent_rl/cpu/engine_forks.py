@@ -46,7 +46,7 @@ def prepare() -> None:
             os.close(alive_w)
             _become_fork_server(other, listener.detach(), alive_r)
     os.close(alive_r)
-    server: Any = forkserver._forkserver  # sets the attributes that `ensure_running` would set
+    server: Any = forkserver._forkserver  # the next line sets the attributes that `ensure_running` would set
     server._forkserver_address, server._forkserver_alive_fd, server._forkserver_pid = path, alive_w, pid
 
 
@@ -75,7 +75,7 @@ def receive(sender: socket.socket) -> dict[str, Any]:
 
 
 def take_streams(request: dict[str, Any]) -> None:
-    """Replace this process's standard streams with those of a request."""
+    """Replace this process's standard streams with the streams that came with a request."""
     for number, stream in enumerate(request["streams"]):
         os.dup2(stream, number)
         os.close(stream)

@@ -65,7 +65,8 @@ PYTHON = "AGENT_RL_WORKER_PYTHON"
 def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, str]]:
     """Run a fork server during this block and yield the variables that Ray's processes and their driver need.
 
-    If the CPU is not chosen or the trainer joins a running Ray cluster, no server starts and no variables are yielded.
+    Without `VERL_PLATFORM=cpu`, or if the trainer joins a running Ray cluster, no server starts and no variables are
+    yielded.
 
     Args:
         environ: the trainer's environment.
@@ -78,7 +79,7 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
     if short:
         os.makedirs(short, exist_ok=True)  # the folder is needed now, but Ray creates it only later
     prefix = f"agent_rl_{environ.get(RUN, '')}"
-    if RUN in environ:  # removes the folders of earlier starts of this run that were killed
+    if RUN in environ:  # remove the folders that earlier, killed starts of this run left behind
         for left in Path(short or tempfile.gettempdir()).glob(f"{prefix}_*"):
             shutil.rmtree(left, ignore_errors=True)
     folder = tempfile.mkdtemp(prefix=f"{prefix}_", dir=short or None)
@@ -132,7 +133,7 @@ def main(fd: int) -> None:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # see `launch.process.begin_child`
     environment = dict(os.environ)
     if sys.path[0] == os.getcwd():
-        sys.path[0] = ""  # marks the entry that `_become` replaces with the folder of a fork's script
+        sys.path[0] = ""  # in a fork, `_become` replaces this empty entry with the folder of the fork's script
     with socket.socket(fileno=fd) as listener:
         _import(LIBRARIES)
         added = {name: value for name, value in os.environ.items() if environment.get(name) != value}
@@ -146,11 +147,11 @@ def _import(names: Sequence[str]) -> None:
         with contextlib.suppress(ImportError):  # SGLang is not installed everywhere
             importlib.import_module(name)
     gc.freeze()  # otherwise garbage collection writes to every page, and each fork must copy the pages
-    gc.collect()  # otherwise a full collection waits for many new objects: a quarter of those that are already loaded
+    gc.collect()  # otherwise the next full collection would wait until the number of objects has grown by a quarter
 
 
 def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] | None:
-    """Serve requests; return the request in the fork that must run it, or None when the trainer has exited.
+    """Serve requests; in a fork, return the request that it must run; in the server, return None at the trainer's exit.
 
     Args:
         listener: the socket to which clients connect.

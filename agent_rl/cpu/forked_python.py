@@ -16,7 +16,7 @@ SERVER = "AGENT_RL_FORK_SERVER"
 
 def main() -> None:
     """Request the fork and exit, which is safe because Ray identifies a worker by an id among its arguments."""
-    with open("/proc/self/oom_score_adj") as file:  # this score makes the kernel kill Ray's workers before Ray itself
+    with open("/proc/self/oom_score_adj") as file:  # this score makes the OOM killer choose workers before Ray itself
         oom_score = file.read()
     request = {
         "arguments": sys.argv[1:],

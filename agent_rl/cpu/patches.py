@@ -1,4 +1,4 @@
-"""Registers the CPU's parts with verl 0.9.1, and patches verl where it fails on a CPU and has no extension point.
+"""Registers CPU implementations with verl 0.9.1, and patches verl where it fails on a CPU and has no extension point.
 
 Each function changes one module right after its import. Patches that only make a small run faster are in `speed`.
 """
@@ -39,7 +39,7 @@ def training_engines(module: ModuleType) -> None:
 
 
 def weight_transport(module: ModuleType) -> None:
-    """`verl.workers.rollout.base`: register the CPU's weight transport under the name that verl looks up."""
+    """`verl.workers.rollout.base`: register the weight transport for a CPU under the name that verl looks up."""
     module._ROLLOUT_REGISTRY[("sglang", "async")] = "agent_rl.cpu.rollout.CPUServerAdapter"
 
 

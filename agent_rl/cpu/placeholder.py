@@ -36,7 +36,7 @@ class Placeholder:
 
 
 def placeholder_jit(function: Any = None, **options: Any) -> Any:
-    """Stand-in for `triton.jit` and similar decorators, as a bare decorator or with options."""
+    """Stand-in for `triton.jit` and similar decorators, which are used with or without options."""
     if function is None:
         return placeholder_jit
     return Placeholder(getattr(function, "__qualname__", repr(function)))

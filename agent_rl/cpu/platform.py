@@ -60,7 +60,7 @@ class PlatformCPU(PlatformBase):
     device_module = _device_module()
     is_available = _always(True)
     is_platform_available = _always(False)  # not auto-detected, so that no GPU machine silently uses the CPU
-    current_device = _always("cpu")  # a name, because verl passes it to `Tensor.to`, where an index means a GPU
+    current_device = _always("cpu")  # not 0, because verl passes the value to `Tensor.to`, where 0 means a GPU
     device_count = _always(1)
     set_device = synchronize = set_allocator_settings = empty_cache = _nothing
     profiler_start = profiler_stop = cudart = _nothing

@@ -21,12 +21,12 @@ from agent_rl.cpu.switch import is_users_own
 LARGE = 64 << 20
 """A model whose weights have at least this many bytes benefits from several threads."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16")
-"""CPU instructions that multiply bfloat16, with the names in /proc/cpuinfo."""
+"""CPU instructions that multiply bfloat16, by their names in /proc/cpuinfo."""
 THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
 """Environment variable with the number of threads in a training process, set if other processes have fewer threads."""
 SMALL_UPDATE_THREADS = 2
-"""Number of threads for a small model's update, if cores suffice; its speedup was measured with this number."""
+"""Number of threads for a small model's update if there are enough cores; the speedup was measured with this number."""
 TRAINED = (
     "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype",
     "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype",
@@ -43,7 +43,7 @@ class CPUProfile:
         threads: number of torch's threads in each process.
         training_threads: number of torch's threads in a training process.
         bfloat16: whether bfloat16 is the dtype of matrix products and of the engine's weights and KV cache.
-        reason: the reason for the choice, in words.
+        reason: the reason for the choice, as text.
     """
 
     threads: int = 1
@@ -115,7 +115,7 @@ def profile_of(
 
 
 def processor_flags() -> frozenset[str]:
-    """Return this CPU's flags, or none if the system does not list them."""
+    """Return this CPU's flags; the set is empty if the system does not list them."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

@@ -19,7 +19,7 @@ from agent_rl.cpu.shared_memory import full_tensor, weights_folder
 
 
 class CPUServerAdapter(ServerAdapter):
-    """verl's SGLang adapter, changed to send weights through shared memory."""
+    """verl's SGLang adapter, with one change: it sends weights through shared memory."""
 
     server_actor: Any
 
@@ -33,8 +33,8 @@ class CPUServerAdapter(ServerAdapter):
         """Load the trainer's weights into the server.
 
         Args:
-            weights: pairs of a parameter's name and tensor; every rank consumes them, because gathering a sharded
-                tensor is a collective operation.
+            weights: the name and tensor of each parameter; every rank must read all of them, because gathering a
+                sharded tensor is a collective operation.
             global_steps: version of the weights, which the server reports with each generation.
             wire_format: unused; the tensors are always full, because `switch.check` rejects other formats.
             kwargs: unused; verl's arguments for LoRA adapters, which are merged into the weights (see `switch.check`).

@@ -1,6 +1,6 @@
 """Masks and samples tokens on a CPU, in SGLang's processes; `agent_rl.cpu.attention.install` installs both functions.
 
-A judge's verdict must follow a JSON schema, also on a CPU. xgrammar has a kernel for the CPU, but SGLang 0.5.12 does
+On a CPU too, a judge's verdict must follow a JSON schema. xgrammar has a kernel for the CPU, but SGLang 0.5.12 does
 not call the kernel: its xgrammar backend masks logits on accelerators only.
 
 A token is sampled by inverting the cumulative probabilities. torch.multinomial draws a random number for each entry of
@@ -26,7 +26,7 @@ AT_A_TIME = 2**16
 def apply_vocab_mask(
     original: Callable[..., None], grammar: Any, logits: torch.Tensor, vocab_mask: torch.Tensor
 ) -> None:
-    """Set the logits of forbidden tokens to minus infinity, in place; the arguments are those of SGLang's method.
+    """Set the logits of forbidden tokens to minus infinity, in place; SGLang's method takes the same arguments.
 
     Shapes: logits (requests, vocabulary), mask (requests, vocabulary / 32) with a bit for each token.
     """

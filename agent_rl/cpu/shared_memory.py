@@ -29,7 +29,7 @@ POLL_S = 0.02
 
 @CheckpointEngineRegistry.register("nccl")
 class SharedMemoryCheckpointEngine(CheckpointEngine):
-    """Checkpoint engine that writes one file of weights for each update.
+    """Checkpoint engine that writes all weights of an update to one file.
 
     Args:
         bucket_size: unused; verl passes it to every engine.
@@ -50,7 +50,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
     def build_topology(
         cls, actor_wg_world_size: int, rollout_world_size: int, metadata: list[dict[str, Any]]
     ) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-        """Return the arguments of `init_process_group` for every rank: the folder that the writing rank created.
+        """Return each rank's argument for `init_process_group`: the folder that the writing rank created.
 
         Raises:
             ConfigError: the ranks are on several machines.
@@ -77,7 +77,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
     async def send_weights(
         self, weights: Generator[tuple[str, torch.Tensor], None, None], global_steps: int | None = None
     ) -> None:
-        """Write the weights; every rank takes part in gathering them."""
+        """Write the weights on the first rank; every rank must call this method, because gathering needs all ranks."""
         tensors = {name: full_tensor(tensor) for name, tensor in weights}
         if self._is_master:
             save_file(tensors, f"{self._folder}/partial")

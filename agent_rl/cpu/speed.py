@@ -1,4 +1,4 @@
-"""Patches of verl 0.9.1 that make a small run on a CPU faster, where verl has no setting.
+"""Patches verl 0.9.1 to make small runs on a CPU faster, where verl has no setting for this.
 
 These patches do not matter on a GPU with a large model. Each patch has a test that fails when the patch is no longer
 needed.
@@ -15,7 +15,7 @@ from hydra.errors import InstantiationException
 POLL_INTERVAL_S = 0.05
 
 IMAGES = "multi_modal_inputs"
-"""verl's field for a model's inputs other than tokens: a dict for each row, empty if there are no images."""
+"""verl's field for model inputs that are not tokens: one dict per row, which is empty if the row has no images."""
 
 
 def loop_construction(module: ModuleType) -> None:
@@ -31,7 +31,7 @@ def loop_construction(module: ModuleType) -> None:
             return original.utils.instantiate(config=config, **kwargs)
         try:
             return original.utils.get_class(config["_target_"])(**kwargs)
-        except Exception as error:  # the user's class may raise any error, but verl expects hydra's
+        except Exception as error:  # the user's class may raise any error, but verl expects an error from hydra
             raise InstantiationException(f"{config['_target_']} cannot be created: {error!r}") from error
 
     module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ STAND_INS_DIR = Path(__file__).parent / "stand_ins"
 ENVIRONMENT = {
     # With torch's default number of threads, processes that shared few cores were up to 15 times slower.
     "OMP_NUM_THREADS": "1",
-    # A training step takes a fifth less time when malloc keeps the memory of one micro-batch for the next.
+    # A training step takes a fifth less time when malloc keeps the memory of a micro-batch for the next one.
     "MALLOC_MMAP_THRESHOLD_": "33554432",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "SGLANG_USE_CPU_ENGINE": "1",
@@ -33,7 +33,7 @@ ENVIRONMENT = {
     "SGLANG_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
     # Compiling needs a triton backend, which is missing. SGLang reads this variable at import.
     "TORCHDYNAMO_DISABLE": "1",
-    # verl reads each worker's visible devices from the variable that the platform specifies.
+    # The CPU platform tells verl that this variable lists each worker's visible devices.
     "CPU_VISIBLE_DEVICES": "0",
     "TOKENIZERS_PARALLELISM": "false",
     # TransferQueue otherwise runs each of its many small operations on as many threads as there are cores.
@@ -50,7 +50,7 @@ ENVIRONMENT = {
 """Default values; a variable that the user has set keeps its value."""
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * 128)}
 """Hides the machine's GPUs, which SGLang would otherwise use. Ray gives a worker one entry per reserved logical GPU,
-and refuses to start with fewer entries."""
+and refuses to start if there are fewer entries than logical GPUs."""
 WEIGHTS = "agent_rl_weights_"
 """Prefix of the shared-memory folders that contain an update's weights; the run's mark follows the prefix."""
 _set_here: set[str] = set()
@@ -58,7 +58,7 @@ _set_here: set[str] = set()
 
 
 def is_selected() -> bool:
-    """Whether the user chose the CPU."""
+    """Whether the user chose the CPU platform."""
     return os.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu"
 
 

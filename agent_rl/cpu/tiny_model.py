@@ -131,7 +131,7 @@ def make_model(
         out_dir: folder to write to, normally the tokenizer's.
         tokenizer: source of the vocabulary size and of the padding and end-of-sequence ids.
         init_std: standard deviation of the initial weights.
-        seed: seed for the weights; torch's global random state does not change.
+        seed: random seed for the weights; torch's global random state does not change.
         shape: see `_shape`. A model needs at least 2 layers to copy from its context.
 
     Raises:
@@ -159,7 +159,7 @@ def make_classifier(
     Args:
         out_dir: folder to write to, normally the tokenizer's.
         tokenizer: source of the vocabulary size and of the padding and end-of-sequence ids.
-        seed: seed for the weights; torch's global random state does not change.
+        seed: random seed for the weights; torch's global random state does not change.
         shape: see `_shape`.
     """
     config = LlamaConfig(**_shape(tokenizer, **shape), initializer_range=0.2, num_labels=1)  # scores differ visibly
@@ -175,14 +175,14 @@ def _shape(
     heads: int = 4,
     max_positions: int = MAX_POSITIONS,
 ) -> dict[str, Any]:
-    """Return the arguments of a model's configuration class.
+    """Return arguments that the configuration classes of both kinds of model take.
 
     Args:
         tokenizer: source of the vocabulary size and of the padding and end-of-sequence ids.
         hidden: width; `hidden / heads` is the size of a head and must be even.
         layers: number of blocks.
         heads: attention heads.
-        max_positions: longest sequence in tokens.
+        max_positions: maximum length of a sequence in tokens.
     """
     if hidden % heads or (hidden // heads) % 2:
         raise ValueError(f"hidden={hidden} cannot be divided into {heads} heads of an even size")

@@ -39,7 +39,7 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
 
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:
-    """Return the start, end and content of each of the last few boxes."""
+    """Return the start, the end and the content of each box; if there are many, only of the last few."""
     boxes: list[tuple[int, int, str]] = []
     for match in deque(_BOX.finditer(text), _MAX_BOXES):
         box = _box_content(text, match.end())
@@ -49,7 +49,7 @@ def _boxes(text: str) -> list[tuple[int, int, str]]:
 
 
 def _is_joint(gap: str) -> bool:
-    r"""Whether the text between two boxes makes them a list: `\text{ and }`, `, y = `, ` apples and `."""
+    r"""Whether the text between two boxes makes them a list, for example `\text{ and }`, `, y = `, ` apples and `."""
     if len(gap) > _MAX_GAP:
         return False
     words = " ".join(["", *_SPACING.sub(" ", _TEXT.sub(r" \1 ", gap)).split(), ""])

@@ -1,7 +1,7 @@
 """`check_files` finds problems in data files and summarizes the files' content, in one pass.
 
-Every row is compared with the row contract, with the existing agents, tools and scorers, and with the other rows
-(duplicates). The caller supplies every check that needs a tokenizer or a scorer.
+Every row is checked against the row contract, against the existing agents, tools and scorers, and against the other
+rows for duplicates. The caller supplies every check that needs a tokenizer or a scorer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RowFinding:
     Attributes:
         kind: the kind of finding, in a few words.
         text: a description of the finding.
-        remedy: the action that solves the problem.
+        remedy: what the user can do to solve the problem.
         is_error: whether the row must not be used for training; other findings are notes.
     """
 
@@ -66,11 +66,11 @@ class DataReport:
         files: paths of the files.
         unit: unit of prompt lengths.
         rows: number of rows in each file.
-        lengths: the values of `LABELS` for each row, and the length of the row's prompt.
+        lengths: for each row, the values of `LABELS` and the length of the prompt.
         counts: number of findings by kind.
         errors: kinds of findings that are errors; rows with such findings must not be used for training.
         shown: the first findings of each kind, with the location of the row.
-        bad: the first error of every row with an error, by (file, row).
+        bad: for every row with errors, the first of them, by (file, row).
         graded: number of ground truths that were scored.
     """
 
@@ -85,7 +85,7 @@ class DataReport:
     graded: int = 0
 
     def labels(self) -> dict[str, pd.DataFrame]:
-        """For each of `LABELS`, return a table of row counts and prompt lengths by value, most frequent value first.
+        """For each of `LABELS`, return a table with row counts and prompt lengths per value, most frequent value first.
 
         The columns of a table are `rows` and, for the prompt lengths, `mean`, `median`, `most` (the 95th percentile)
         and `longest`.
@@ -120,7 +120,7 @@ class DataReport:
             self.add(*finding)
 
     def table(self) -> Table:
-        """Return a table for a terminal: the files' rows by data source, ability and difficulty."""
+        """Return a table for a terminal, with row counts by data source, ability and difficulty."""
         from rich.table import Table
         from rich.text import Text
 
@@ -320,7 +320,7 @@ def write_good(
         report: the report on the same files.
         files: the rows of each file, read a second time.
         write: function that writes a good row.
-        rejected: file with one line of JSON per rejected row: its file, its number, the reason and the row itself.
+        rejected: file to which a line of JSON is written per rejected row: its file, number, reason and content.
     """
     with open(rejected, "w", encoding="utf-8") as out:
         for file, rows in enumerate(files.values()):

@@ -63,10 +63,10 @@ def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, 
 
 
 def stub(row: Mapping[str, Any]) -> str:
-    """Return a program that solves nothing: the published solution with functions that return None, or `pass`."""
+    """Return a program that solves nothing: the published solution with every function returning None, or `pass`."""
     try:
         tree = ast.parse(row["extra_info"].get("solution") or "")
-    except (SyntaxError, ValueError):  # the solution is for another version of Python
+    except (SyntaxError, ValueError):  # the solution may be for another version of Python
         return "pass"
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     for node in functions:

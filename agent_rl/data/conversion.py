@@ -54,7 +54,7 @@ class RawSet:
         prepare: called once with the options before reading starts; returns the options to pass to `to_row`.
         generate: makes the examples of each split, instead of reading them. The function gets the options, the seed,
             and the number of examples per split, and removes the options that it uses.
-        test_share: share of the rows for the `test` split, if the input has no such split.
+        test_share: share of the rows that moves to the `test` split, if the input has no such split.
         trial: returns the reason to omit a row, or "" to keep the row.
     """
 
@@ -166,7 +166,7 @@ def _convert(
 
 
 def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> str:
-    """Return an example's split; a random share of `train` moves to `test`, row by row or by a column's values."""
+    """Return an example's split; a random share of the `train` rows, or of a column's values, moves to `test`."""
     key, column, share = number, common.get("split_by"), common.get("test_share")
     if column is not None:
         key = value_of(example, column)
@@ -234,7 +234,7 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
         path("--input", nargs="+", help="Input files; a word in a file's name, such as test, sets the split")
         path("--local_dataset_path", help="A folder with train and test files, or a single file")
         add("--hub", help=f"Data set on the Hub, default: {hub.name}")
-        add("--split_by", help="Column with the split, or a column whose equal values belong in the same split")
+        add("--split_by", help="Column with the split, or a column whose equal values must stay in one split")
         text = "Share of train rows for the test split, default: %(default)s"
         add("--test_share", metavar="<float>", type=_share, default=data_set.test_share, help=text)
     else:

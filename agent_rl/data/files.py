@@ -50,7 +50,7 @@ class RowsFile:
         schema: pyarrow's schema of the columns.
         rows: the first rows.
         error: the reason why the file could not be read.
-        changes: the changes that `as_row` made to any of the rows so that it fits the contract.
+        changes: the changes that `as_row` made to rows so that they fit the contract.
     """
 
     path: str
@@ -110,7 +110,7 @@ def read_rows(path: str, most: int) -> RowsFile:
 
 
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
-    """Return the columns whose types in the two files differ so that verl cannot join the files, with both types."""
+    """Return the columns whose differing types prevent verl from joining the two files, each with both types."""
     import pyarrow as pa
     from datasets import Dataset, concatenate_datasets  # verl joins files with `concatenate_datasets`
 
@@ -126,7 +126,7 @@ def differences(one: RowsFile, other: RowsFile) -> list[str]:
 
 
 def without_prompt(path: str, columns: Sequence[str]) -> tuple[str, str]:
-    """Return the problem with a file that has no prompt column, and a remedy: the command that converts the file."""
+    """Return the message about a file without a prompt column, and the remedy: the command that converts the file."""
     question, answer = (next((name for name in names if name in columns), "COLUMN") for names in (QUESTIONS, ANSWERS))
     command = ["agent-rl", "data", "convert", path, "--prompt", question, "--answer", answer]
     problem = f"{path} has no prompt column, only {', '.join(map(str, columns))}"

@@ -169,6 +169,6 @@ _ARGUMENTS = {
         }
         for name, field in ColumnMapping.model_fields.items()
     },
-    "--mapping": {"metavar": "<path>", "help": "YAML file with these keys, as an alternative to options"},
+    "--mapping": {"metavar": "<path>", "help": "YAML file that sets these keys; options take precedence"},
 }
 FROM_FILE = RawSet("from_file", to_row, arguments=_ARGUMENTS, prepare=_prepare, test_share=0.05)

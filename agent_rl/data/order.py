@@ -30,7 +30,7 @@ from agent_rl.settings.data import DataSettings, StageSettings
 
 KEY = "agent_rl.data"
 CHUNK = 256
-"""Number of rows that the search for the next row examines at a time."""
+"""Number of rows that are examined at a time in the search for the next row."""
 NEWEST = 0.5
 """Weight of the latest visit in a row's success rate; the first visit sets the rate."""
 
@@ -45,8 +45,8 @@ class RowFacts:
     Attributes:
         sources: `data_source` of each row.
         difficulties: `extra_info.difficulty` of each row, or None.
-        files: path of each file in `data.train_files`, with the data sources in the file.
-        digest: digest of the rows' content; a state with another digest is rejected.
+        files: for each file in `data.train_files`, its path and the data sources that it contains.
+        digest: digest of the rows' content; `load` rejects a state that has another digest.
     """
 
     sources: Sequence[str]
@@ -130,7 +130,7 @@ class RowOrder:
         row = self._failed_row()
         if row is None:
             row = self._draw()
-        if row is None and not self._position.free:  # if the band has no row, any row is better than none
+        if row is None and not self._position.free:  # if no row is in the band, any other row is better than none
             self._position.free, self._position.dry = True, []
             row = self._draw()
         if row is None:
@@ -143,7 +143,7 @@ class RowOrder:
 
         Args:
             step: number of the completed training step.
-            visits: (row, success rate) for each group of samples of the step, in any order.
+            visits: (row, success rate) for each group of samples in the step, in any order.
         """
         rates = sorted((row, rate) for row, rate in visits if math.isfinite(rate))
         position, replay = self._position, self._settings.replay
@@ -161,7 +161,7 @@ class RowOrder:
         self._change_stage([rate for _, rate in rates])
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics to log: the stage, counted from 1, and several counts of rows."""
+        """Return the metrics to log: the number of the stage, counted from 1, and several row counts."""
         rows, known = np.arange(len(self.sources)), ~np.isnan(self._rates)
         values = {"rows": len(rows), "visited": known.sum()}
         if self._settings.drop is not None:
@@ -185,7 +185,7 @@ class RowOrder:
         return {"table": table, "progress": asdict(self._position)}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that another order saved, with the saved seed and this order's own settings.
+        """Continue from a state that another `RowOrder` saved, with that one's seed but this one's settings.
 
         Raises:
             ConfigError: the state belongs to other rows or to verl's order.
@@ -196,7 +196,7 @@ class RowOrder:
         table, count = state["table"], len(self.sources)
         if (table["count"], table["digest"]) != (count, self._rows.digest):
             here = ", ".join(path for path, _ in self._rows.files)
-            problem = f"{here}: these {count} rows differ from the {table['count']} rows of the checkpoint"
+            problem = f"{here}: these {count} rows differ from the {table['count']} rows in the checkpoint"
             remedy = f"Use the files {', '.join(table['files'])}, or start again with trainer.resume_mode=disable"
             raise ConfigError("data.train_files", problem, remedy)
         self._rates = np.frombuffer(table["rates"], dtype=np.float64).copy()
@@ -208,7 +208,7 @@ class RowOrder:
         self._permutations.clear()
 
     def _failed_row(self) -> int | None:
-        """Return the first failed row that may be drawn, or None if replaying a row is not due or not possible."""
+        """Return the first failed row that may be drawn again, or None if no replay is due or no such row exists."""
         position = self._position
         if self._settings.replay is None:
             return None
@@ -244,7 +244,7 @@ class RowOrder:
         return None
 
     def _next_in_pass(self, code: int) -> int | None:
-        """Return the next row of a source in its current pass, or None if no row may be drawn."""
+        """Return the next row in a source's current pass, or None if the rest of the pass has no row to draw."""
         current, band = self._position.passes[code], self._settings.band
         rows = self._permutation(code)
         for start in range(current.cursor, len(rows), CHUNK):
@@ -285,7 +285,7 @@ class RowOrder:
         return in_range
 
     def _is_dropped(self, rows: Numbers) -> Mask:
-        """Whether each row was solved, or hopeless, on too many consecutive visits."""
+        """Whether each row was solved on too many consecutive visits, or hopeless on too many."""
         drop, streaks = self._settings.drop, self._streaks[rows]
         dropped: Mask = np.zeros(len(rows), dtype=np.bool_)
         if drop is not None and drop.solved_after is not None:
@@ -321,7 +321,7 @@ class RowOrder:
         position.recent = []
 
     def _require_drawable(self) -> None:
-        """Reject a stage without rows, and rows without a difficulty where the settings need a difficulty."""
+        """Reject a stage without rows, and rows without a difficulty if a setting depends on it."""
         keys = ["order"] if self._settings.order == "difficulty" else []
         keys += [f"stages[{number}].difficulty" for number, each in enumerate(self._stages) if each.difficulty]
         missing = np.flatnonzero(np.isnan(self._difficulties))

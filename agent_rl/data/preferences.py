@@ -41,7 +41,7 @@ _TURN = re.compile(r"\n\n(Human|Assistant):")
 _ROLES = {"Human": "user", "Assistant": "assistant"}
 _RATINGS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity", "score_chosen", "score_rejected")
 _LABELS = ("subset", "source")
-"""Columns by which benchmarks group their results."""
+"""Columns whose values group the results of a benchmark."""
 
 
 @makes_row

@@ -150,5 +150,5 @@ def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
         further = {name: value for name, value in options.items() if name not in names}
         return make_row(**{"split": split, "index": index, **arguments}, **further)
 
-    del vars(to_row)["__wrapped__"]  # so that help() shows this function's own parameters
+    del vars(to_row)["__wrapped__"]  # otherwise help() would show the parameters of `arguments_of`
     return to_row

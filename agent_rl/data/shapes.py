@@ -26,16 +26,16 @@ from agent_rl.errors import ConfigError
 
 PROMPTS = ("prompts", "messages", "conversations")
 _KEYS = {"reward_model": ("ground_truth", "style", "test_cases"), "extra_info": ("index", "split")}
-"""Columns of other shapes that the contract stores as keys of another column."""
+"""For two columns of the contract, the keys that rows in other shapes store as columns."""
 _TOOLS = ("available_tools", "tool_config", "tool_format")
 SHAPE_COLUMNS = frozenset({*PROMPTS, *_TOOLS, *_KEYS["reward_model"], *_KEYS["extra_info"]})
-"""Columns outside the contract that `as_row` moves."""
+"""Columns that the contract does not have, and whose values `as_row` moves."""
 SPEAKERS = {"human": "user", "gpt": "assistant", "observation": "tool", "function_call": "assistant"}
 _MARKS = {"image": IMAGE, "image_url": IMAGE, "video": VIDEO, "video_url": VIDEO}
 
 
 def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Convert a row to the contract as far as possible; return it with a list of the changes.
+    """Convert a row to the contract as far as possible; return the row and a list of the changes.
 
     Args:
         raw: the row's columns, as stored or in one of the shapes that the module's docstring lists.
@@ -51,7 +51,7 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
     for column, names in _KEYS.items():
         values = row.get(column) or {}
         moved = {name: row.pop(name) for name in names if name in row}
-        if isinstance(values, Mapping):  # `check_row` reports values of other types
+        if isinstance(values, Mapping):  # if it is not a mapping, `check_row` reports it
             moved = {name: value for name, value in moved.items() if value is not None and values.get(name) is None}
             row[column] = {**values, **moved}
             changes += [f"{name} moved into {column}" for name in moved]
@@ -61,7 +61,7 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
 
 
 def as_messages(prompt: Any, place: str) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
-    """Return messages whose content is plain text, with the images and videos from their content parts.
+    """Return messages with plain text as content, and the images and videos from their content parts.
 
     Args:
         prompt: text, content parts, or messages whose content is text or parts.
@@ -125,7 +125,7 @@ def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None
 
 
 def _complete(row: dict[str, Any], changed: Callable[[str], None], number: int) -> None:
-    """Fill in missing values: tests become the ground truth, numbers become text, and the row gets a number."""
+    """Use tests as a missing ground truth, convert a ground truth that is a number to text, and number the row."""
     model, info = row["reward_model"], row["extra_info"]
     if not isinstance(model, dict) or not isinstance(info, dict):
         return

@@ -19,10 +19,10 @@ def shares(
 
     Args:
         counts: number of rows by source.
-        weights: weights by pattern of the source's name (the matching pattern with the most literal characters
-            applies), or one weight for each file; if empty, the temperature decides.
+        weights: a weight for each pattern of source names (of several matching patterns, the one with the most literal
+            characters applies), or a weight for each file; if empty, the temperature decides.
         temperature: shares are proportional to rows^(1/temperature); None means 1.
-        files: path and sources of each file.
+        files: for each file, its path and its sources.
         key: configuration key of the weights, for error messages.
 
     Raises:

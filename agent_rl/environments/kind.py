@@ -32,7 +32,7 @@ USER = "user"
 """Key of the simulated user, both in a row's values and in `extra_info`."""
 SPLITS = ("train", "test")
 OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotations__} if not name.startswith("_"))
-"""Names of attributes that are not tools."""
+"""Names of the attributes that `Environment` itself has, which are not tools."""
 SESSION = "agent_rl.environment"
 """Key of the trajectory's `EnvironmentSession` among the resources that the trajectory's tools share."""
 _BLOCKING = ("requests.get", "requests.post", "subprocess.run", "time.sleep", "urllib.request.urlopen")
@@ -83,7 +83,7 @@ class EnvironmentType:
     resets_alike: ClassVar[bool] = True
     """Whether all samples of a row must begin in the same state."""
     parts: ClassVar[tuple[str, ...]] = ()
-    """Names of the reward's parts, if a trajectory may lack some; otherwise the trial before a run finds them."""
+    """Names of the reward's parts, if a trajectory may lack some; otherwise the trial before a run determines them."""
     metrics: ClassVar[tuple[str, ...]] = ()
     """Names of additional reward parts, which have no weight."""
     multi_turn: ClassVar[Mapping[str, Any]] = {}
@@ -100,7 +100,7 @@ class EnvironmentType:
         return f"{name}.data" if self.cls.data else f"{name}.rows ({defined_at(self.cls.rows)})"
 
     def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
-        """Return the author's values for the rows of a split, from the `rows` method or the `data` file.
+        """Return the rows of a split as the author wrote them, from the `rows` method or the `data` file.
 
         Raises:
             UserCodeError: the `rows` method raises an exception.
@@ -188,7 +188,7 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[
     Args:
         kind: the environment.
         split: `train` or `test`.
-        seed: seed of generated rows.
+        seed: seed for generating rows.
 
     Raises:
         ConfigError: there are no rows, or a row cannot be used; the error names the row and the line of the method.
@@ -253,7 +253,7 @@ def tool_names(cls: type) -> list[str]:
 
 
 def functions_of(cls: type) -> Iterator[Callable[..., Any]]:
-    """Yield the functions that a class and its bases define, without decorators."""
+    """Yield the functions that a class and its bases define, unwrapped from their decorators."""
     for _, function in _functions(cls):
         yield inspect.unwrap(function)
 

@@ -61,7 +61,7 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
     if ".py" in target:
         target = f"{inspect.getfile(cls)}:{cls.__name__}"
     kind = EnvironmentType(name, target, cls)
-    kind.specs  # noqa: B018 - a tool that cannot be described fails now instead of in the first episode
+    kind.specs  # noqa: B018 - an error in a tool's description is raised now, not in the first episode
     return kind
 
 
@@ -150,6 +150,6 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
 
 
 def _misspelled(name: str, cls: type) -> str:
-    """Return the remedy if another method is probably a misspelling of this name."""
+    """Return a remedy if the name of another method is probably a misspelling of this name, else ""."""
     near = difflib.get_close_matches(name, tool_names(cls), n=1, cutoff=0.8)
     return f"Rename {near[0]}, if it is meant to be this method" if near else ""

@@ -66,7 +66,7 @@ class Server:
             self._problem = _raised(error)
 
     def answer(self, key: str | None, method: str, arguments: list[Any], ended: list[str]) -> list[Any]:
-        """Return `["result", value]`, `["lost"]` for a session that this process does not have, or the exception.
+        """Return `["result", value]`, or `["lost"]` if this process does not have the session, or the exception.
 
         Args:
             key: the session's key; None means that the method is a function of the family.
@@ -88,7 +88,7 @@ class Server:
             if key not in self._sessions:
                 return ["lost"]
             return ["result", getattr(self._sessions[key], method)(*arguments)]
-        except Exception as error:  # noqa: BLE001 - the process that sent the request raises the error
+        except Exception as error:  # noqa: BLE001 - the error is raised in the process that sent the request
             return _raised(error)
 
 

@@ -1,4 +1,4 @@
-"""Environments of packages that need a separate Python, each served by a process that runs this Python.
+"""Environments from packages that need a separate Python: a process that runs this Python serves each package.
 
     class_of("bfcl", "TicketAPI+TravelAPI")  # a subclass of Environment, whose methods send requests to the process
 
@@ -76,7 +76,7 @@ class Process:
     @staticmethod
     @cache
     def of(family: str) -> Process:
-        """Return the only `Process` that the current process has for a family."""
+        """Return the `Process` for a family; all callers in the current process share it."""
         return Process(family)
 
 
@@ -102,7 +102,7 @@ class _Session:
 
 
 class ServedEnvironment(Environment):
-    """Base class of the classes that `class_of` creates."""
+    """Base class for the classes that `class_of` creates."""
 
     process: ClassVar[Process]
     identifier: ClassVar[str]
@@ -120,7 +120,7 @@ class ServedEnvironment(Environment):
         return text
 
     def get_reward(self) -> float | Mapping[str, float]:
-        """Return the verdict of the family's judge on the answer, or on all messages to a simulated user."""
+        """Return the reward that the family gives for the answer, or for all messages to a simulated user."""
         answer = self.answer
         if messages := [turn.notes[MESSAGE] for turn in self.trajectory.turns if MESSAGE in turn.notes]:
             answer = None if self.trajectory.answer is None else "\n".join(messages)

@@ -136,7 +136,7 @@ class EnvironmentSession:
         for name, part in parts.items():
             try:
                 is_number = math.isfinite(part) and not isinstance(part, str)
-            except (TypeError, ValueError, RuntimeError):  # math.isfinite fails for an array of several numbers
+            except (TypeError, ValueError, RuntimeError):  # math.isfinite raises an error for an array of numbers
                 is_number = False
             if not is_number:
                 what = f"part {name!r} is {part!r}" if name else f"it returned {part!r}"
@@ -152,7 +152,7 @@ class EnvironmentSession:
         self._thread.close()
 
     async def _note_state(self) -> None:
-        """Store the state at the start or after the turn's last call, if the class defines `state_key`."""
+        """If the class defines `state_key`, store the state in the last turn's notes, or before any turn in `info`."""
         if self.kind.has("state_key"):
             notes = self.trajectory.turns[-1].notes if self.trajectory.turns else self.trajectory.info
             notes["state"] = plain("state_key", await self.run("state_key"))
@@ -196,7 +196,7 @@ class EnvironmentSession:
 
 
 def state_of(instance: Any) -> dict[str, bytes]:
-    """Return the pickled attributes of an instance, except attributes that cannot be pickled."""
+    """Return the pickled attributes of an instance, without those that cannot be pickled."""
     state = {}
     for name, value in getattr(instance, "__dict__", {}).items():
         if name not in ("random", "trajectory"):

@@ -1,9 +1,9 @@
 """TRL environments: files that define the arguments of a `GRPOTrainer`, according to TRL's contract.
 
 A TRL file has `environment_factory` (a callable without arguments, or a dict of callables by the values of the rows'
-`environment` column), or else one class with `reset`, but no `agent_rl.Environment`. The file may also have `tools`,
-`reward_funcs`, `train_dataset` and `eval_dataset`. To add reward functions and a file of rows, append them to the
-target with ` + `: `my_trl.py + rewards.py:brevity + rows.parquet`.
+`environment` column), or else one class with `reset` and no subclass of `agent_rl.Environment`. The file may also have
+`tools`, `reward_funcs`, `train_dataset` and `eval_dataset`. To add reward functions and a file of rows, append them to
+the target with ` + `: `my_trl.py + rewards.py:brevity + rows.parquet`.
 
 Unlike in TRL, a call that exceeds `agent_rl.budget.tool_timeout_s` leaves its trajectory unscored. Reward functions get
 completions one by one, without `completion_ids`. If a call cannot be read, the policy gets an error message.
@@ -55,7 +55,7 @@ def trl_environment(name: str, target: str, place: Place) -> TrlType | None:
         name: the environment's name in `agent_rl.environments`.
         target: `file.py` or `file.py:NAME`, where NAME is a class, a factory or a dict of factories, optionally
             followed by reward functions (`file.py:function`) and a file of rows, each after ` + `.
-        place: the place in the configuration that sets the target.
+        place: the place in the configuration where the target is set.
 
     Raises:
         ConfigError: a class, a tool or a reward function cannot be used.
@@ -106,7 +106,7 @@ def _factory(make: Any, functions: list[Any], named: Mapping[str, Any], place: P
     if inspect.iscoroutinefunction(cls.reset):
         raise place.error(f"{where} has an async reset, which TRL does not await", "Write a plain def reset")
     public = [name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")]
-    methods = [name for name in public if name not in ("reset", "get_reward")]  # as TRL selects and orders its tools
+    methods = [name for name in public if name not in ("reset", "get_reward")]  # TRL has the same tools in this order
     blank = cls.__new__(cls)
     tools = {each.__name__: each for each in (*functions, *(getattr(blank, name) for name in methods))}
     for function in (*tools.values(), *(getattr(cls, name) for name in public if name not in methods)):

@@ -28,7 +28,7 @@ ROWS = {"train": 256, "test": 32}
 EMPTY_PROMPT = "(The environment writes this message.)"
 """Text that replaces an empty message in a row, because rows must not contain empty messages."""
 DIFFERS = "reset_differs"
-"""Name of the reward's part that is 1 if a trajectory starts in a different state than the row's first trajectory."""
+"""Name of the reward part that is 1 if a trajectory starts in a different state than the row's first trajectory."""
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class TrlType(EnvironmentType):
 
 
 class _Tools(ToolSession):
-    """The tools of a trajectory, which run the plain calls of a turn in order, and then all `async` calls together."""
+    """Runs a trajectory's tools: in each turn, first the plain calls in order, then all `async` calls together."""
 
     def __init__(self, specs: Sequence[ToolSpec], **options: Any) -> None:
         super().__init__(specs, **options | {"max_parallel_calls": None})
@@ -145,7 +145,7 @@ class _Tools(ToolSession):
         function = self._environment.functions.get(call.name)
         try:
             return inspect.iscoroutinefunction(function) and bool(inspect.signature(function).bind(**call.arguments))
-        except TypeError:  # a call with wrong arguments fails before it is awaited
+        except TypeError:  # wrong arguments: the call fails before anything is awaited
             return False
 
 
@@ -162,7 +162,7 @@ class TrlSession(EnvironmentSession):
         self._differs = 0.0
 
     def _created(self) -> Any:
-        return None  # `reset` takes the instance from the pool, or creates it on its own thread
+        return None  # `reset` takes an instance from the pool, or creates one on the trajectory's thread
 
     @property
     def done(self) -> bool:
@@ -238,7 +238,7 @@ class TrlSession(EnvironmentSession):
         return None, None
 
     async def reward(self) -> dict[str, float]:
-        """Return the rewards by function, except functions that return None."""
+        """Return a reward for each function, except for those that return None."""
         lists = self._lists()
         calls = [
             (name, function or self.instance.get_reward, lists if function else {})

@@ -33,7 +33,7 @@ from agent_rl.trajectory import StopReason, Trajectory
 WORLD = "environment"
 """The value of `agent_rl.cold_start.world` that selects the experts of `agent_rl.environments`."""
 SUCCESS = 0.4
-"""The share of the expert's episodes if no spoiled copy succeeds."""
+"""The share of the expert's own episodes in the cold start if no spoiled copy succeeds."""
 SAMPLE = 48
 """Number of rows on which each habit's success is measured; spoiled copies borrow arguments from these rows."""
 LIMIT_S = 60.0
@@ -74,7 +74,7 @@ def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Expe
     try:
         steps.append(ExpertTurn("", {}, asyncio.run(run())))
         return tuple(steps)
-    except UnscoredError as error:  # the expert timed out, or has a bug whose line the error names
+    except UnscoredError as error:  # the expert timed out, or has a bug, and the error names its line
         raise ConfigError(kind.target, str(error), "Correct the expert so that it solves every row") from error
 
 
@@ -95,7 +95,7 @@ def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Call
         call = getattr(super(type(self), self), name)
         bound = inspect.signature(call).bind(*values, **arguments)
         inside = getattr(self, "_inside_tool", False)
-        if not inside:  # a tool may call another tool, but only the outer call is a turn
+        if not inside:  # if a tool calls another tool, only the outer call is a turn
             steps.append(ExpertTurn(name, copy.deepcopy(dict(bound.arguments))))
         self._inside_tool = True
         try:
@@ -281,7 +281,7 @@ def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: rand
 
 
 def _at_random(solved: _Episode, others: Sequence[_Episode], rng: random.Random) -> _Episode:
-    """Return randomly drawn steps of the expert, with random digits, followed by the expert's answer."""
+    """Return some of the expert's steps, drawn at random and with random digits, and then the expert's answer."""
     steps: list[ExpertTurn] = []
     while len(solved) > 1 and rng.random() < 0.7:
         step = rng.choice(solved[:-1])
@@ -308,7 +308,7 @@ def _written(episode: _Episode, thought: str, agent: str) -> Turns:
             yield step.message if native else react_answer(thought, step.message)
         elif native:
             yield native_turn(thought, {"name": step.tool, "arguments": dict(step.arguments)})
-        else:  # the format reads plain text as the value of the only argument
+        else:  # ReAct's format reads plain text as the value of a tool's only argument
             is_text = len(values) == 1 and isinstance(values[0], str)
             yield react_call(thought, step.tool, values[0] if is_text else dict(step.arguments))
 

@@ -27,7 +27,7 @@ Drift = Literal["none", "tokens", "text"]
 AROUND = 30
 """Number of characters shown on each side of a difference."""
 MISALIGNED = 3.0
-"""Log-probs are considered misaligned if their error at the neighboring tokens is smaller by more than this factor."""
+"""Log-probs count as misaligned if their error is smaller at the neighboring tokens, by more than this factor."""
 
 
 @dataclass(slots=True)
@@ -69,9 +69,9 @@ def audit_trajectory(
     """Return the findings about each turn of a trajectory whose tokens are stored.
 
     Args:
-        trajectory: a trajectory read with its tokens, from a trace written with `agent_rl.trace.tokens=true`.
+        trajectory: a trajectory with its tokens, from a trace that was written with `agent_rl.trace.tokens=true`.
         template: the policy's chat template.
-        compute: returns the model's log-probs for all tokens of a sequence but the first; None skips this comparison.
+        compute: returns the model's log-probs for all tokens of a sequence but the first; None skips the comparison.
     """
     record = trajectory.info["tokens"]
     turns = list(sampled_texts(trajectory))
@@ -94,7 +94,7 @@ def audit_trajectory(
 
 
 def sampled_texts(trajectory: Trajectory) -> Iterator[tuple[str, int]]:
-    """Yield the text and token count of every turn, and of the notes that the policy wrote to fold its context.
+    """Yield the text and the token count of every turn, and of the policy's own notes where it folded its context.
 
     Turns that no client of the gateway received are skipped, because training excludes them.
     """

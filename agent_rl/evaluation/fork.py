@@ -45,7 +45,7 @@ class ForkEvaluation(Evaluation):
             loop = type(base.loop(agent))
             if (loop.run_row, loop.converse) != (EpisodeLoop.run_row, EpisodeLoop.converse):
                 problem = f"{agent!r} runs its episodes with its own code, whose state cannot be restored"
-                raise ConfigError(recording.name, problem, "Choose a trajectory of another agent")
+                raise ConfigError(recording.name, problem, "Choose another agent's trajectory")
         return cls(base.settings, base.rows, base.specs, base.reward, recordings)
 
     def loop(self, agent: str, tokenizer: Any = None) -> EpisodeLoop:
@@ -80,7 +80,7 @@ def recordings_of(path: Path, turns: str, ids: Sequence[str], first: int | None)
     for trajectory in (known[id] for id in chosen[:first]):
         tokens = reader.read(trajectory.id)
         if tokens is None or not tokens["messages"] or any(own["images"] for own in tokens["sequences"]):
-            problem = "the trace does not contain its tokens, or it has images, videos or audio"
+            problem = "the trace does not contain its tokens, or the trajectory has images, videos or audio"
             raise ConfigError(f"trajectory {trajectory.id}", problem, "Choose another trajectory")
         trajectory.info["tokens"] = tokens
         yield from (Recording(trajectory, turn) for turn in _numbers(turns, len(trajectory.turns)))

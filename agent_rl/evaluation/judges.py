@@ -41,7 +41,7 @@ CATEGORIES = ("subset", "source", "category")
 
 @dataclass(frozen=True)
 class JudgeSource:
-    """A judge of samples.
+    """A judge whose agreement with the ground truth can be measured.
 
     Attributes:
         judge: returns the score of a sample's only answer, or `A`, `B` or `tie` for a pair; raises VerdictError if the
@@ -110,7 +110,7 @@ def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int
     Args:
         paths: paths of CSV, JSON, JSON lines or parquet files.
         score: name of the rating that serves as the true score of an answer.
-        limit: the number of samples to read from the start of each file.
+        limit: maximum number of samples to read from the start of each file; None means all.
 
     Raises:
         ConfigError: a sample cannot be read or contains no ground truth; the error names the file and the line.
@@ -156,11 +156,11 @@ async def judge_all(
     Args:
         judge: the judge.
         samples: the samples to judge.
-        at_once: number of samples judged concurrently.
+        at_once: maximum number of samples that are judged concurrently.
         advance: called with 1 after each sample.
 
     Raises:
-        ConfigError: the judge cannot be reached, or it compares answers and a sample is not a pair.
+        ConfigError: the judge cannot be reached, or a sample is not a pair although the judge compares two answers.
         UnscoredError: the judge did not reply to any sample.
     """
     free = asyncio.Semaphore(at_once)
@@ -197,7 +197,7 @@ async def _judge_sample(judge: JudgeSource, sample: DataSample) -> Judged:
 
 
 def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
-    """Return a judge's agreement with the ground truth over judged samples, as JSON data.
+    """Return a judge's agreement with the ground truth on the judged samples, as JSON data.
 
     Returns:
         The numbers that `agent-rl rm eval --json` lists; an undefined number is None. `failed` is the number of samples
@@ -268,7 +268,7 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _share_right(judged: Judged) -> float | None:
-    """Return the share of right verdicts on a sample, or None if the ground truth cannot be compared with them."""
+    """Return the share of right verdicts on a sample, or None if its ground truth does not allow a comparison."""
     sample, verdicts = judged.sample, judged.verdicts
     if sample.preference is None:
         if len(verdicts) != 1 or not sample.scores:

@@ -29,7 +29,7 @@ SCHEMAS = 96
 """Number of databases; a quarter of them are for the test rows."""
 
 Schema = tuple[str, str, str, str]
-"""Name of the table, and of its columns for name, amount and price."""
+"""Names of the table and of its three columns, which contain names, amounts and prices."""
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:

@@ -31,7 +31,7 @@ REQUESTS = {
 NUMBERS = range(10, 100)
 FOR_NONE = "tell me what {count} {item} weigh"
 SHARES = {1: 7, 2: 3, 0: 2}
-"""Relative frequency of rows by the number of requests for functions."""
+"""Relative frequency of rows with one, two or no requests that a function can fulfill."""
 
 Call = dict[str, Any]
 Pair = tuple[int, int]

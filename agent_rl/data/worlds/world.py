@@ -72,7 +72,7 @@ def split_rows(
         pools: the tasks of the test rows, and the tasks that the other splits share.
         seed: random seed for the order of the tasks.
         counts: number of rows by split.
-        arguments_of: returns a task's arguments for `make_row`, without split and index.
+        arguments_of: returns the arguments of `make_row` for a task, without split and index.
     """
     tasks = {}
     for name, pool in zip(("test", "other"), pools, strict=True):
@@ -94,13 +94,13 @@ def drawn_rows(
     counts: Mapping[str, int],
     draw: Callable[[random.Random, Pool], dict[str, Any]],
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return randomly drawn rows for each split, no two with the same content.
+    """Return rows drawn at random for each split; no two rows have the same content.
 
     Args:
-        pools: the pool that `draw` takes test rows from, and the pool for the other splits.
-        seed: random seed for the draws.
+        pools: the pool from which `draw` makes test rows, and the pool for the other splits.
+        seed: seed for the random draws.
         counts: number of rows by split.
-        draw: draws a row's arguments for `make_row`, without split and index.
+        draw: returns random arguments of `make_row` for one row, without split and index.
     """
     rows: dict[str, list[dict[str, Any]]] = {split: [] for split in counts}
     seen: set[str] = set()
@@ -115,7 +115,7 @@ def drawn_rows(
 
 
 def react_call(thought: str, tool: str, argument: str | Mapping[str, Any]) -> str:
-    """Return a turn for `react_agent` with a call; a text argument is written unchanged, and a mapping as JSON."""
+    """Return a turn with a call for `react_agent`; a string argument is written unchanged, and a mapping as JSON."""
     text = argument if isinstance(argument, str) else json.dumps(argument)
     return f"Thought: {thought}\nAction: {tool}\nAction Input: {text}"
 
@@ -130,7 +130,7 @@ def native_turn(thought: str, *calls: Mapping[str, Any]) -> str:
 
     Args:
         thought: the thought before the calls.
-        calls: `{name, arguments}` of each call.
+        calls: the calls, each as `{name, arguments}`.
     """
     text = "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls)
     return f"<think>{thought}</think>\n{text}"

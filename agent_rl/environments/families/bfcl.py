@@ -36,13 +36,13 @@ def describe(identifier: str) -> dict[str, Any]:
 
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the name of each task with the user's first message."""
+    """Return a row for each task, with the task's name and the user's first message."""
     tasks = of_split(_tasks(identifier).items(), split)
     return [{"prompt": task["question"][0], "task": name} for name, task in tasks]
 
 
 class Session:
-    """One trajectory, with the calls that follow each of the user's messages."""
+    """One trajectory, which stores the calls that followed each of the user's messages."""
 
     text = None
 
@@ -80,7 +80,7 @@ class Session:
         return float(multi_turn_checker(self._turns, truth, self._task, CATEGORY, f"{self._name}_judge")["valid"])
 
     def solution(self) -> tuple[list[tuple[str, dict[str, Any]]], str]:
-        """Return BFCL's reference calls, with a message after the calls for each user message, and the last message."""
+        """Return BFCL's reference calls, with a reply between those for different user messages, and the last reply."""
         names = {tool["name"]: list(tool["parameters"]["properties"]) for tool in _tools(self._task)}
         calls: list[tuple[str, dict[str, Any]]] = []
         for number, turn in enumerate(self._truth["ground_truth"]):

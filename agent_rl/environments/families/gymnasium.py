@@ -72,7 +72,7 @@ class _World(Environment):
             return f"Your cards count {seen[0]}{ace}. The dealer's open card counts {seen[1]}."
         if self.world.render_mode is None:
             return f"Observation: {seen}"
-        drawing = re.sub(r"\x1b\[4\dm(.)\x1b\[0m", r"[\1]", self.world.render())  # a background color marks a place
+        drawing = re.sub(r"\x1b\[4\dm(.)\x1b\[0m", r"[\1]", self.world.render())  # replaces the background color
         drawing = re.sub(r"\x1b\[[\d;]*m", "", drawing).strip("\n")
         if not self.id.startswith("Taxi"):
             return drawing
@@ -98,7 +98,7 @@ def environment(id: str) -> type[Environment]:
         raise ConfigError(f"gymnasium:{id}", f"there is no environment {id!r}", did_you_mean(id, gymnasium.registry))
     try:
         world = _make(id)
-    except Exception as error:  # packages raise different errors; the user reads the message
+    except Exception as error:  # every package raises its own errors; the user reads the message
         remedy = "Install the packages that the environment needs, or choose another environment"
         raise ConfigError(f"gymnasium:{id}", f"it cannot be created: {one_line(error)}", remedy) from error
     space, own_names = world.action_space, getattr(world.unwrapped, "actions", None)
@@ -122,7 +122,7 @@ def environment(id: str) -> type[Environment]:
 
 
 def _make(id: str) -> Any:
-    """Return a new world, which draws itself as text if this kind of world can."""
+    """Return a new world, whose `render` method returns text if the world supports this."""
     import gymnasium
 
     world = gymnasium.make(id)

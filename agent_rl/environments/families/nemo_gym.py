@@ -24,7 +24,7 @@ from urllib.error import HTTPError
 from agent_rl.environments.serve import of_split, on_loopback
 
 DEALS = 16
-"""Number of rows made from each example, if the server draws random numbers."""
+"""Number of rows made from each example of a Gymnasium-style server, which may draw random numbers."""
 
 
 class _Seeded(random.Random):
@@ -54,7 +54,7 @@ def describe(identifier: str) -> dict[str, Any]:
 
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the messages in the examples."""
+    """Return rows whose prompts are the messages in the examples."""
     deals = DEALS if _server(identifier)[1] else 1
     examples = [example for _ in range(deals) for example in _examples(identifier)]
     return [
@@ -65,7 +65,7 @@ def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
 
 
 class Session:
-    """One episode with its own cookie."""
+    """One episode; its requests send their own cookie."""
 
     def __init__(self, identifier: str, row: dict[str, Any]) -> None:
         self._address, self._is_gymnasium = _server(identifier)

@@ -54,7 +54,7 @@ def describe(identifier: str) -> dict[str, Any]:
 
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return a seed for each episode."""
+    """Return a row for each episode, with the episode's seed."""
     return [{"prompt": "The environment has been reset.", "seed": seed + number} for number in ROWS[split]]
 
 
@@ -70,7 +70,7 @@ class Session:
         self.text = json.dumps(self._client.reset(seed=row["seed"]).observation)
 
     def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-        """Take a step, and return the observation and whether the episode is over."""
+        """Take one step in the environment; return the observation, and whether the episode is over."""
         action = {"type": "call_tool", "tool_name": name, "arguments": arguments} if self._uses_tools else arguments
         try:
             result = self._client.step(action)
@@ -80,11 +80,11 @@ class Session:
         return json.dumps(result.observation), bool(result.done)
 
     def reward(self, answer: str | None) -> float:
-        """Return the sum of the rewards."""
+        """Return the sum of the rewards of all steps."""
         return self._total
 
     def close(self) -> None:
-        """End the server's session."""
+        """End the session on the server."""
         self._client.close()
 
 

@@ -6,7 +6,7 @@ SkyRL's rows from a file:
     class GSM8K(environment("gsm8k")):
         data = "gsm8k/train.parquet"
 
-The reward is the sum of the environment's rewards for the messages of the agent.
+The reward is the sum of the environment's rewards for the agent's messages.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def describe(identifier: str) -> dict[str, Any]:
 
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the ticket or the scenario of each task, and the task's name; tau2's own splits are used if they exist."""
+    """Return rows with the name and the ticket or scenario of each task; tau2's own splits are used if they exist."""
     domain, has_user = _parsed(identifier)
     tasks, splits = _tasks(domain), _splits(domain)
     chosen = [name for name in tasks if name in splits.get(split, ())] or of_split(tasks, split)
@@ -100,7 +100,7 @@ class Session:
         for assertion in self._task.evaluation_criteria.env_assertions or []:
             try:
                 self._domain.run_env_assertion(assertion, raise_assertion_error=False)
-            except ValueError:  # the agent did not create the task to check, at which tau2's evaluator fails too
+            except ValueError:  # like tau2's evaluator, the check fails if the agent created no such task
                 return 0.0
         messages = [*self._messages, *([] if answer is None else [AssistantMessage(role="assistant", content=answer)])]
         reason = TerminationReason.MAX_STEPS if answer is None else TerminationReason.AGENT_STOP

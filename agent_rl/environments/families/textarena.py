@@ -21,7 +21,7 @@ from agent_rl.errors import ConfigError, did_you_mean
 
 
 class _Numbers(threading.local):
-    """Replaces the `random` module in all games: uses the generator of this thread's trajectory, or the real module."""
+    """Replaces `random` in all games: uses the generator of the thread's trajectory, if any, else the real module."""
 
     Random = random.Random
     source: Any = random
@@ -56,7 +56,7 @@ class _Game(Environment):
         return float((rewards or {}).get(0, 0.0))
 
     def _news(self) -> str:
-        """Return the game's texts since the last move; TextArena's wrappers would repeat the whole game."""
+        """Return the game's text since the last move; TextArena's wrappers would repeat the whole game."""
         messages = self.game.state.get_current_player_observation()
         return "\n".join(text.strip() for _, text, kind in messages if kind.name != "PLAYER_ACTION")
 

@@ -41,9 +41,9 @@ from agent_rl.work.progress import progress
 EPISODES = "episodes"
 """Name of the split whose rows become worked episodes."""
 SAMPLE = 300
-"""Number of episodes whose text trains the tokenizer."""
+"""Number of episodes whose text is used to train the tokenizer."""
 SHORT, TOKENS_PER_GPU = 1024, 8192
-"""Minimum values of the SFT trainer's limits (its defaults): tokens per episode, and per forward pass on a GPU."""
+"""The SFT trainer's default limits, which can only be raised: tokens per episode, and per forward pass on a GPU."""
 MICRO = 16
 """Maximum number of episodes per forward pass on a CPU."""
 MADE = "made.json"
@@ -117,7 +117,7 @@ class ColdStart:
         return True
 
     def chat(self, model: Path) -> ChatTokenizer:
-        """Return a model folder's tokenizer with the chat template used in the recipe's training."""
+        """Return the tokenizer in a model's folder, with the chat template that the recipe uses in training."""
         return load_chat_tokenizer(
             str(model), self._values["apply_chat_template_kwargs"], self._values["custom_chat_template"]
         )
@@ -161,7 +161,7 @@ class ColdStart:
                 if len(rows) < counts[split]:
                     problem = f"the world has {len(rows)} rows for {split}, but {counts[split]} are needed"
                     raise ConfigError("agent_rl.cold_start", problem, "Lower the number of rows")
-        if self._agent == "gateway_agent":  # tool_call_agent produces the same tokens without a program
+        if self._agent == "gateway_agent":  # tool_call_agent needs no program, but yields the same tokens
             for split, rows in splits.items():
                 for row in rows:
                     row["agent_name"] = "tool_call_agent" if split == EPISODES else self._agent
@@ -206,14 +206,14 @@ class ColdStart:
         return self.model if number == len(self.settings.stages) else self.folder / f"stage_{number}"
 
     def _check_batch(self) -> None:
-        """Reject a batch that cannot be divided among the devices: the trainer would drop episodes or fail."""
+        """Reject a batch that cannot be divided among the devices, because the trainer would drop episodes or fail."""
         batch, micro = self.settings.batch, self.settings.micro_batch
         if batch % self._devices:
             problem = f"{batch} episodes cannot be divided among {self._devices} devices (trainer.n_gpus_per_node)"
             raise ConfigError("agent_rl.cold_start.batch", problem, f"Choose a multiple of {self._devices}")
         share = batch // self._devices
         if micro is not None and share % micro:
-            problem = f"the {share} episodes of a batch on each device cannot be divided by {micro}"
+            problem = f"each device gets {share} episodes of a batch, which cannot be divided by {micro}"
             raise ConfigError("agent_rl.cold_start.micro_batch", problem, f"Choose a divisor of {share}")
 
     def _first_model(self, rows: Sequence[Mapping[str, Any]]) -> Path:

@@ -36,7 +36,7 @@ LONGEST = 100
 
 
 class Experiment:
-    """The runs of a recipe with several seeds and several values of its settings.
+    """Trains a recipe several times, with different seeds and with different values for its settings.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
@@ -141,7 +141,7 @@ def comparison(receipt: dict[str, Any]) -> Table:
 
 
 def _values(word: str) -> list[str]:
-    """Return one `key=value` word for each value of a sweep, or only the given word if it is not a sweep."""
+    """Return a `key=value` word for each value of a sweep; a word that is not a sweep is returned unchanged."""
     try:
         override = OverridesParser.create().parse_override(word)
     except HydraException:  # composing the recipe will report the invalid word

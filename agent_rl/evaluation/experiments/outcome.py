@@ -29,7 +29,7 @@ verdicts that cannot be read.
 """
 _Solved = Mapping[Any, Sequence[float]]
 _Samples = list[tuple[float, Judged | None]]
-"""The success of each sample (0 or 1), and the sample's verdict if the sample judges an answer."""
+"""For each sample, its success (0 or 1), and its verdict if the sample judges an answer."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class RunOutcome:
     Attributes:
         before, after: success on the held-out rows, with Wilson's confidence interval.
         gain: the increase in success on the same rows, with its confidence interval.
-        curve: pairs of a step and the success on the training rows of that step.
+        curve: for each step, its number and the success on its training rows.
         seconds: total time of all training steps.
-        probs_diff: largest mean difference between the engine's and the trainer's probabilities in any step.
+        probs_diff: maximum over all steps of the mean difference between the engine's and the trainer's probabilities.
         judgements: agreement with the true scores before and after training, for a model that scores answers.
     """
 
@@ -108,7 +108,7 @@ def solved(trajectory: Trajectory) -> float:
 
 
 def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
-    """Return how well the trajectories' verdicts agree with the ground truth, or None if they contain no verdicts."""
+    """Return the agreement of the trajectories' verdicts with the ground truth, or None if there are no verdicts."""
     return _agreement(map(_read_verdict, trajectories))
 
 
@@ -134,7 +134,7 @@ def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estima
 
 
 def _read_verdict(trajectory: Trajectory) -> Judged | None:
-    """Return a trajectory's verdict on its row's answer, or None if the row is not a sample with exactly one answer."""
+    """Return a trajectory's verdict on the answer in its row, or None if the row does not have exactly one answer."""
     if len((trajectory.extra_info.get(SAMPLE) or {}).get("scores") or ()) != 1:
         return None
     sample = DataSample.from_row(trajectory.row)

@@ -32,7 +32,7 @@ GAIN = 0.1
 ABOVE = 0.2
 """Minimum lead of a trained policy over the world's baselines (such as a policy without the tool), for every seed."""
 SPEARMAN, SPEARMAN_GAIN = 0.7, 0.15
-"""Minimum rank correlation of a trained judge, and its minimum lead over the untrained judge and the baselines."""
+"""A trained judge's minimum rank correlation, and its minimum lead over the untrained judge and the baselines."""
 
 
 def verdicts(
@@ -41,7 +41,7 @@ def verdicts(
     judgements: Mapping[str, Judgement] | None = None,
     baselines: Sequence[str] = ("no_tool",),
 ) -> dict[str, bool]:
-    """Return whether every seed meets each criterion for a CPU version; without seeds, only `oracle_is_1` can be met.
+    """Return for each criterion of a CPU version whether all seeds meet it; without runs, only `oracle_is_1` can hold.
 
     Args:
         outcomes: the outcomes of the runs, one for each seed.
@@ -140,7 +140,7 @@ def write_curve(folder: Path, runs: Mapping[str, RunOutcome], policies: Mapping[
     Args:
         folder: an existing folder.
         runs: outcomes by run name.
-        policies: success on the held-out rows by policy, drawn as lines.
+        policies: success on the held-out rows by policy; each is drawn as a line.
         title: title of the plot.
     """
     curve = [(name, step, round(value, 6)) for name, run in runs.items() for step, value in run.curve]

@@ -57,7 +57,7 @@ def never_made(*names: str, base: type = object) -> dict[str, type]:
 add_module("triton.backends", {})
 add_module("triton.backends.compiler", never_made("GPUTarget", "AttrsDescriptor"))
 add_module("triton.compiler", never_made("CompiledKernel"))
-# Torch calls `triton_key` for the key of its own cache.
+# Torch calls `triton_key` to compute the key of its own cache.
 add_module("triton.compiler.compiler", {**never_made("ASTSource"), "triton_key": lambda: "stand-in"})
 add_module("triton.language", {**never_made("dtype"), "constexpr": Constant}, more=True)
 add_module("triton.language.extra", {})
