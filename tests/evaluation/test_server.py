@@ -38,7 +38,7 @@ def test_a_server_that_was_killed_is_the_cause_of_what_was_seen(tmp_path, monkey
     """Also where nothing was raised: what came after the end is no result. A server of files stands for SGLang's."""
     started = []
 
-    def start(model, name, port, log):
+    def start(model, name, port, log, flags):
         (tmp_path / "health").touch()
         log.touch()
         command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
