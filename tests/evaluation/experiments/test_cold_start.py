@@ -98,7 +98,7 @@ def test_published_rows_with_nothing_to_run_are_not_worked(retool, tmp_path):
     ("words", "problem"),
     [
         (["batch=3"], "cold_start.batch: 3 episodes cannot be divided among 2 devices .* Choose a multiple of 2"),
-        (["batch=4", "micro_batch=3"], "micro_batch: the 2 episodes .* divided by 3. Choose a divisor of 2"),
+        (["batch=4", "micro_batch=3"], "micro_batch: .* 2 episodes .* divided by 3. Choose a divisor of 2"),
         (["batch=4"], "cold_start.batch: a batch has 4 episodes, but only 2 were run. Lower the .* raise .*_rows"),
     ],
 )

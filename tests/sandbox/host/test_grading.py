@@ -191,7 +191,7 @@ def test_a_timeout_that_proves_nothing_is_repeated_once(own_s, runs, status):
     assert asyncio.run(repeated_if_busy(run, 1.0)).status == status
     assert len(own_s) - len(left) == runs
     left = [0.2, 0.3]
-    with pytest.raises(UnscoredError, match=r"too busy: .* got only 0.3 of its 1 s"):
+    with pytest.raises(UnscoredError, match=r"the machine is busy: .* got 0.3 of its 1 s"):
         asyncio.run(repeated_if_busy(run, 1.0))
 
 
