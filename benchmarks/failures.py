@@ -104,16 +104,17 @@ def compared(runs: list[dict[str, Any]]) -> dict[str, Any]:
         scored = sum(PROMPTS * SAMPLES - lost for each in own for lost in each["unscored"][1:])
         return scored / sum(sum(each["step_s"][1:]) for each in own)
 
-    parts = [list(zip(*(_of_5_steps(each["reward"]) for each in own), strict=True)) for own in (clean, failing)]
-    pairs = [[[late - early] for early, late in zip(*part, strict=True)] for part in zip(*parts, strict=True)]
+    # For each 5 steps, the mean reward of each seed.
+    alone, hit = (list(zip(*(_of_5_steps(each["reward"]) for each in own), strict=True)) for own in (clean, failing))
+    changes = [[[b - a] for a, b in zip(*pair, strict=True)] for pair in zip(alone, hit, strict=True)]
     return {
         "unscored_share": fmean(lost for each in failing for lost in each["unscored"]) / (PROMPTS * SAMPLES),
         "per_second": {"failing": per_second(failing), "undisturbed": per_second(clean)},
         "ratio": per_second(failing) / per_second(clean),
         "rewards_of_5_steps": {
-            "undisturbed": [[round(min(part), 3), round(max(part), 3)] for part in parts[0]],
-            "failing": [round(fmean(part), 3) for part in parts[1]],
-            "difference": [estimate_mean(pair).plain(3) for pair in pairs],
+            "undisturbed": [[round(min(part), 3), round(max(part), 3)] for part in alone],
+            "failing": [round(fmean(part), 3) for part in hit],
+            "difference": [estimate_mean(each).plain(3) for each in changes],
         },
         "frozen": {
             name: {"mean": round(fmean(own), 4), "error": round(stdev(own) / len(own) ** 0.5, 4)}

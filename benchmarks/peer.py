@@ -1,8 +1,9 @@
 """Trains SmolLM2 on SVAMP's problems with TRL's GRPOTrainer and with agent_rl: `make bench-peer`.
 
-    python -m benchmarks.peer [seeds]  # 3 unless given; needs what recipes/svamp_calculator/README.md names
+    python -m benchmarks.peer [seeds]  # 3 unless given
 
-Both sides train the recipe's cold-started model on the same prompts in the same order, with the same tool, reward,
+It needs SVAMP's rows and SmolLM2, as recipes/svamp_calculator/README.md makes them, and makes the recipe's cold-started
+model unless it is there. Both sides train this model on the same prompts in the same order, with the same tool, reward,
 optimizer, batch and number of samples; a malformed turn ends an episode, as in TRL. Each training runs in namespaces of
 its own (`unshare`), and all CPU-seconds of their processes count. `agent-rl eval` scores the trained models on the
 held-out rows; verifiers 0.4 repeats a greedy evaluation. The results are results/peer.json and peer.png of the recipe.
@@ -15,6 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import distributions
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -24,14 +26,14 @@ import numpy as np
 import psutil
 
 from agent_rl.data import read_parquet, write_parquet
+from agent_rl.evaluation.experiments.cold_start import ColdStart
 from agent_rl.launch.composition import compose
 from agent_rl.launch.process import NEW_METRICS
 from agent_rl.launch.run_folder import machine, versions
 from agent_rl.trajectory.run_files import read_metrics
 from agent_rl.trajectory.viewer.charts import Chart
 from benchmarks.namespaces import ROOT, execute_inside, mount_empty
-from benchmarks.trl import STEPS, TRL, StepClock, train_with_trl
-from benchmarks.verifiers import agreement
+from benchmarks.peers import STEPS, TRL, StepClock, agreement, train_with_trl
 
 RECIPE = ROOT / "recipes/svamp_calculator"
 RESULTS = RECIPE / "results"
@@ -40,7 +42,8 @@ SIZE = "size=smollm2"
 SIDES = ("agent_rl", "TRL")
 DIFFERENCES = (
     "TRL divides an advantage by the group's standard deviation plus 1e-4, verl by the deviation plus 1e-6.",
-    "TRL samples with transformers in float32, a whole batch turn by turn; agent_rl samples with SGLang.",
+    "TRL samples with transformers, a whole batch turn by turn; agent_rl samples with SGLang, each episode by itself.",
+    "TRL computes in float32; agent_rl multiplies in bfloat16 where the processor can (products, under machine).",
     "TRL answers a call of an unknown tool with {'error': ...}, agent_rl with a sentence that names the tools.",
     "Equal seeds do not give equal samples.",
 )
@@ -51,12 +54,14 @@ def main(seeds: int) -> None:
     if not TRL.is_dir():
         sys.exit("TRL is not installed: make bench-peer does it")
     os.environ["VERL_PLATFORM"] = "cpu"
-    config = compose(str(RECIPE), [SIZE])
+    start = ColdStart(str(RECIPE), [SIZE])
+    start.make()
+    config = start.config
     runs = {side: [_run(side, seed, config) for seed in range(1, seeds + 1)] for side in SIDES}
     record = {
         "command": "make bench-peer",
-        "versions": {**versions(), "trl": next(TRL.glob("trl-*.dist-info")).stem.removeprefix("trl-")},
-        "machine": machine(_model(config)),
+        "versions": {**versions(), "trl": _version_of_trl()},
+        "machine": machine(start.model),
         "differences": DIFFERENCES,
         "ratio": {key: _mean(runs["agent_rl"], key) / _mean(runs["TRL"], key) for key in ("seconds", "cpu_seconds")},
         "verifiers": agreement(
@@ -113,7 +118,7 @@ def _train(side: str, seed: int) -> None:
     with StepClock(file, _cpu_seconds) as clock:
         if side == "TRL":
             options = _options(config, seed)
-            lines = train_with_trl(_model(config), folder / "rows.json", file.parent, options, saves=True)
+            lines = train_with_trl(_model(config), folder / "rows.json", file.parent, options)
             found = {key: [line[key] for line in lines] for key in ("reward", "tool_calls", "response_tokens")}
         else:
             words = [
@@ -176,6 +181,11 @@ def _cpu_seconds() -> float:
     """Return the CPU-seconds of all processes here but this one, and of those that they have waited for."""
     others = (process for process in psutil.process_iter() if process.pid != os.getpid())
     return sum(sum(process.cpu_times()[:4]) for process in others)
+
+
+def _version_of_trl() -> str:
+    (trl,) = distributions(name="trl", path=[str(TRL)])
+    return trl.version
 
 
 def _mean(runs: list[dict[str, Any]], key: str) -> float:

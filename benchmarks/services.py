@@ -19,6 +19,8 @@ from benchmarks.namespaces import ROOT
 from tests.rewards.judge.server import completion
 from tests.support.http_faults import FaultyServer, answer, drop
 
+TOOL_FILE = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
+"""The key of a training's tool file."""
 helpers: list[subprocess.Popen[bytes]] = []
 """The processes of the servers."""
 
@@ -67,9 +69,6 @@ class Service:
         self._proxy.send_signal(signal.SIGCONT)
         if self._proxy.poll() is not None:
             self._proxy = self._start()
-
-
-TOOL_FILE = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
 
 
 def write_tool_file(folder: Path, url: str, **limits: float) -> Path:

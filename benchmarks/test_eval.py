@@ -22,7 +22,7 @@ from agent_rl.data import arithmetic, make_row, write_parquet
 from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.runner import Evaluation
 from agent_rl.evaluation.settings import read_settings
-from benchmarks.verifiers import VERIFIERS, agreement, run_program
+from benchmarks.peers import VERIFIERS, agreement, run_in_verifiers
 
 pytestmark = pytest.mark.benchmark
 
@@ -60,7 +60,7 @@ def ours(server: str, folder: Path) -> tuple[float, float]:
 def theirs(server: str, folder: Path) -> tuple[float, float, float]:
     """CPU seconds of verifiers' process and of those that it starts, and wall seconds, of an episode."""
     arguments = {"url": server, "rows": THEIR_EPISODES, "concurrency": THEIRS_AT_ONCE, "folder": folder}
-    found = run_program("verifiers_eval.py", arguments)
+    found = run_in_verifiers("verifiers_eval.py", arguments)
     assert (found["rollouts"], found["calls"]) == (THEIR_EPISODES, CALLS)
     own, started, wall = (found[name] / THEIR_EPISODES for name in ("own_cpu_s", "started_cpu_s", "wall_s"))
     return own, started, wall

@@ -24,14 +24,14 @@ from agent_rl.cpu.profile import profile_of
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import NEW_METRICS
-from benchmarks.trl import TRL, StepClock, train_with_trl
+from benchmarks.peers import PROGRAMS, TRL, StepClock, train_with_trl
+from benchmarks.peers import STEPS as TRL_STEPS
 from tests.e2e.taught import calls, teach
 from tests.e2e.training import run_alone
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[1]
-PEERS = ROOT / "tests/support/bench"
 SAMPLES = 8
 STEPS = {0.0: 20, 0.1: 7}
 """By the seconds of the tool: TRL runs one call after the other."""
@@ -65,7 +65,7 @@ def write_rows(out: Path, prompts: int, steps: int, tool_s: float) -> None:
     problems, _ = arithmetic.train_test(0, prompts * steps, 16)
     rows = [arithmetic.to_row(problem, "train", i) for i, problem in enumerate(problems)]
     write_parquet(rows, out / "train.parquet")
-    slow = {"class_name": f"{PEERS}/slow_calculator.py:SlowCalculator", "config": {"seconds": tool_s}}
+    slow = {"class_name": f"{PROGRAMS}/slow_calculator.py:SlowCalculator", "config": {"seconds": tool_s}}
     (out / "tools.json").write_text(json.dumps({"tools": [slow if tool_s else {"name": "calculator"}]}))
     (out / "tools.json").rename(out / "tools.yaml")  # JSON is YAML
 
@@ -125,8 +125,9 @@ def run_trl(out: Path, model: Path, prompts: int, tool_s: float, seed: int) -> S
         "bf16": False,
         "seed": seed,
     }
-    steps = train_with_trl(model, out / "rows.json", out / "trainer", options, tool_s=tool_s)
-    seconds = [after["time"] - before["time"] for before, after in pairwise(steps)]
+    with StepClock(out / "trainer" / TRL_STEPS) as clock:
+        steps = train_with_trl(model, out / "rows.json", out / "trainer", options, tool_s)
+    seconds = [after - before for before, after in pairwise(clock.times)]
     lengths, calls = ([step[key] for step in steps[SKIPPED:]] for key in ("response_tokens", "tool_calls"))
     return Side(seconds[SKIPPED - 1 :], lengths, calls, {})
 

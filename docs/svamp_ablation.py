@@ -32,12 +32,16 @@ def main() -> None:
         run = done.parent
         about = json.loads((run / "run.json").read_text())
         pays = "answer" if about["configuration"]["agent_rl"]["reward"]["correctness"]["weight"] else "call"
-        record |= {"versions": about["versions"], "machine": about.get("machine")}
+        record |= {"versions": about["versions"], "machine": about["machine"]}
         trajectories = read_trace(run).trajectories
         tested = trajectories[trajectories["split"] == "test"]
         steps = {"before": tested["step"].min(), "after": tested["step"].max()}
         parts = {when: _success(tested[tested["step"] == step]) for when, step in steps.items()}
         record["runs"][f"{pays}, {run.name.replace('_', ' ')}"] = {**parts, "without_tool": _without_tool(run)}
+    if not record["runs"]:
+        sys.exit(
+            f"{RUNS} has no finished run: execute the two experiments that recipes/svamp_calculator/README.md names"
+        )
     RESULTS.write_text(json.dumps(record, indent=1) + "\n")
     print(json.dumps(record["runs"], indent=1))
 

@@ -200,7 +200,7 @@ def test_a_run_of_which_too_much_goes_unscored_stops_and_says_so(rows: Path, tin
     with pytest.raises(TrainerError, match="4 of 8 trajectories of the step are unscored") as caught:
         run_alone(command, rows / "out", timeout_s=300)
     assert "the engine went away" in str(caught.value)
-    (step,) = read_metrics(rows / "out")  # it is saved, so the run goes on after it
+    (step,) = read_metrics(rows / "out")  # the step is saved, and a resumed run continues after it
     assert step["agent/unscored"] == 4
 
 

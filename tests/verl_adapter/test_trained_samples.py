@@ -133,7 +133,6 @@ VALIDATION = (
     + """
 import numpy as np
 from types import SimpleNamespace
-from agent_rl.verl_adapter.failures import FailedSessions
 made = sessions.trainer("sync", "actor_rollout_ref.rollout.val_kwargs.n=8", "trainer.log_val_generations=0")
 rows = iter(({lost}, 5, 2))
 

@@ -321,7 +321,7 @@ class ChatTemplate:
             return None
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return the cached value for a key; if there is none, call `make` and cache its result."""
+        """Return the cached value for a key, after calling `make` to create a missing one."""
         if key not in self._known:
             value = make()
             if len(self._known) >= MOST:

@@ -72,7 +72,7 @@ FREE_CALLS = 3
 
 
 class StepLog(TrainerCallback):
-    """Writes a line for each step when it has ended."""
+    """Writes a line for each step when it has ended; `lengths` gets the mean response length of each batch."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,7 +81,6 @@ class StepLog(TrainerCallback):
     def on_log(self, *args: Any, logs: dict[str, float], **kwargs: Any) -> None:
         if "reward" in logs:
             line = {
-                "time": time.perf_counter(),
                 "reward": logs["reward"],
                 "tool_calls": logs["tools/call_frequency"],
                 "response_tokens": self.lengths[-1],
@@ -100,25 +99,22 @@ def scored(talk: list[dict[str, Any]], ground_truth: str) -> float:
     return correctness - min(0.5, 0.1 * max(0, calls - FREE_CALLS)) - 0.2 / 3 * is_malformed
 
 
-def main(model: str, rows_path: str, tool_s: float, out: str, options: dict[str, Any], saves: bool = False) -> None:
-    """Train, and write `out/steps.jsonl`.
+def main(model: str, rows_path: str, tool_s: float, out: str, options: dict[str, Any]) -> None:
+    """Train; write `steps.jsonl` and the trained model.
 
     Args:
         model: folder of the model.
         rows_path: JSON file of the rows, which have a `prompt` and a `ground_truth`.
         tool_s: seconds that a call takes.
-        out: folder for the trainer's files, and for the trained model if `saves`.
+        out: folder for all files.
         options: arguments of GRPOConfig that the comparisons do not share.
-        saves: whether to save the trained model.
     """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     rows = json.loads(Path(rows_path).read_text())
     tokenizer = AutoTokenizer.from_pretrained(model)
-    if saves:
-        tokenizer.save_pretrained(out)
+    tokenizer.save_pretrained(out)
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.response_schema = RESPONSE_SCHEMA
-    Path(out).mkdir(exist_ok=True)
     log = StepLog(Path(out) / "steps.jsonl")
 
     def calculator(expression: str) -> str:
@@ -162,8 +158,7 @@ def main(model: str, rows_path: str, tool_s: float, out: str, options: dict[str,
         ),
     )
     trainer.train()
-    if saves:
-        trainer.model.save_pretrained(out)
+    trainer.model.save_pretrained(out)
 
 
 if __name__ == "__main__":

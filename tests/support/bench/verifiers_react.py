@@ -29,7 +29,11 @@ __all__ = ["ProblemTaskset", "ReactHarness"]
 CALL = re.compile(r"Action: calculator\nAction Input: (\{.*\})\s*$")
 
 
-class ReactHarness(vf.Harness[HarnessConfig]):
+class ReactConfig(HarnessConfig):
+    turns: int = 1
+
+
+class ReactHarness(vf.Harness[ReactConfig]):
     APPENDS_SYSTEM_PROMPT = True
     EXECUTES_CODE = False
     NEEDS_CONTAINER = False
@@ -39,7 +43,7 @@ class ReactHarness(vf.Harness[HarnessConfig]):
         messages = [{"role": "system", "content": data.system_prompt}] if data.system_prompt else []
         messages.append({"role": "user", "content": data.prompt})
         async with AsyncOpenAI(base_url=endpoint, api_key=secret) as client:
-            for _ in range(int(os.environ["REACT_TURNS"])):
+            for _ in range(self.config.turns):
                 reply = await client.chat.completions.create(model=ctx.model, messages=messages, stop="\nObservation:")
                 text = reply.choices[0].message.content or ""
                 if (call := CALL.search(text)) is None:
@@ -66,22 +70,27 @@ class ProblemTask(vf.Task[ProblemData, vf.State, vf.TaskConfig]):
         return float(bool(mark) and numeric_match(answer, self.data.answer))
 
 
-class ProblemTaskset(vf.Taskset[ProblemTask, vf.TasksetConfig]):
+class ProblemConfig(vf.TasksetConfig):
+    rows: str = ""
+    """JSON file of the rows, which have a `prompt`, an `answer` and perhaps a `system_prompt`."""
+
+
+class ProblemTaskset(vf.Taskset[ProblemTask, ProblemConfig]):
     def load(self) -> list[ProblemTask]:
-        rows = json.loads(Path(os.environ["REACT_ROWS"]).read_text())
+        rows = json.loads(Path(self.config.rows).read_text())
         return [ProblemTask(ProblemData(**row), self.config.task) for row in rows]
 
 
 async def main(url: str, model: str, rows: str, turns: int, max_tokens: int, folder: str) -> None:
     """Evaluate greedily, and print the replies and the reward of each episode as JSON."""
     logging.disable(logging.WARNING)
-    os.environ.update(BENCH_KEY="none", REACT_ROWS=rows, REACT_TURNS=str(turns))
+    os.environ["BENCH_KEY"] = "none"
     name = Path(__file__).stem
     config = EvalConfig.model_validate(
         {
             "env": {
-                "taskset": {"id": name},
-                "agent": {"harness": {"id": name}, "runtime": {"type": "subprocess"}, "max_turns": turns},
+                "taskset": {"id": name, "rows": rows},
+                "agent": {"harness": {"id": name, "turns": turns}, "runtime": {"type": "subprocess"}},
             },
             "model": model,
             "client": {"base_url": f"{url}/v1", "api_key_var": "BENCH_KEY"},
@@ -93,19 +102,15 @@ async def main(url: str, model: str, rows: str, turns: int, max_tokens: int, fol
         }
     )
     traces = [trace for episode in await run_eval(config) for trace in episode.traces]
-    print(
-        json.dumps(
-            [
-                {
-                    "prompt": trace.task.data.prompt,
-                    "replies": [message.content for message in trace.assistant_messages],
-                    "reward": trace.reward,
-                    "error": trace.last_error and str(trace.last_error),
-                }
-                for trace in traces
-            ]
-        )
-    )
+    episodes = [
+        {
+            "prompt": trace.task.data.prompt,
+            "replies": [message.content for message in trace.assistant_messages],
+            "reward": trace.reward,
+        }
+        for trace in traces
+    ]
+    print(json.dumps(episodes))
 
 
 if __name__ == "__main__":
