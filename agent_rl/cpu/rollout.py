@@ -1,7 +1,7 @@
 """Sends updated weights from the trainer to the SGLang server on a CPU.
 
-verl's adapter passes the weights as GPU memory handles. On a CPU the weights are written as safetensors to shared
-memory, and the server loads them with the same loader as at startup; then the folder is removed.
+verl's adapter passes the weights as GPU memory handles. On a CPU the weights are written to a file in shared
+memory, and the server loads them; then the folder is removed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from verl.workers.rollout.sglang_rollout.sglang_rollout import ServerAdapter
 from verl.workers.rollout.utils import ensure_async_iterator
 
-from agent_rl.cpu.shared_memory import full_tensor, weights_folder
+from agent_rl.cpu.shared_memory import WEIGHTS_FILE, full_tensor, weights_folder
 
 
 class CPUServerAdapter(ServerAdapter):
@@ -48,9 +47,9 @@ class CPUServerAdapter(ServerAdapter):
             return
         folder = weights_folder()
         try:
-            save_file(tensors, f"{folder}/model.safetensors")
+            torch.save(tensors, f"{folder}/{WEIGHTS_FILE}")
             result = await self._engine._make_async_request(
-                "update_weights_from_disk", {"model_path": folder, "load_format": "safetensors"}
+                "update_weights_from_disk", {"model_path": folder, "load_format": "pt"}
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegistry
 
 from agent_rl.cpu.switch import WEIGHTS
@@ -25,6 +24,8 @@ from agent_rl.settings.old_keys import RUN
 
 SHARED_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 POLL_S = 0.02
+WEIGHTS_FILE = "model.pt"
+"""Name of a file of `torch.save`: safetensors 0.8.0 never frees two objects for each tensor that it has read."""
 
 
 @CheckpointEngineRegistry.register("nccl")
@@ -80,19 +81,19 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
         """Write the weights on the first rank; every rank must call this method, because gathering needs all ranks."""
         tensors = {name: full_tensor(tensor) for name, tensor in weights}
         if self._is_master:
-            save_file(tensors, f"{self._folder}/partial")
+            torch.save(tensors, f"{self._folder}/partial")
             os.rename(f"{self._folder}/partial", self._file)
 
     async def receive_weights(self, global_steps: int | None = None) -> AsyncGenerator[tuple[str, torch.Tensor], None]:  # type: ignore[override]
         """Wait for the file with the weights, and yield the file's tensors."""
         while not os.path.exists(self._file):  # noqa: ASYNC110, ASYNC240 - another process writes the file to memory
             await asyncio.sleep(POLL_S)
-        for name, tensor in load_file(self._file).items():
+        for name, tensor in torch.load(self._file, map_location="cpu", weights_only=True).items():
             yield name, tensor
 
     @property
     def _file(self) -> str:
-        return f"{self._folder}/model.safetensors"
+        return f"{self._folder}/{WEIGHTS_FILE}"
 
 
 def weights_folder() -> str:
@@ -101,6 +102,6 @@ def weights_folder() -> str:
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a whole, contiguous copy of a tensor, because safetensors rejects tied embeddings."""
+    """Return a whole, contiguous copy of a tensor, because `torch.save` writes all memory that a view refers to."""
     whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole.detach().clone().contiguous()

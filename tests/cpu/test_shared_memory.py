@@ -49,7 +49,7 @@ def test_every_server_gets_the_weights_and_nothing_is_left(engine_class: Any) ->
             torch.equal(got[name], tensor) and got[name].dtype == tensor.dtype for name, tensor in weights.items()
         )
     folder = Path(senders[0]._folder)
-    assert list(folder.iterdir()) == [folder / "model.safetensors"]
+    assert list(folder.iterdir()) == [folder / "model.pt"]
     for each in (*senders, *receivers):
         each.finalize()
     assert not folder.exists()
