@@ -15,6 +15,7 @@ from agent_rl.errors import UnscoredError
 from agent_rl.rewards.metrics import counted
 from agent_rl.trajectory import StopReason, trace
 from tests.agents.server import THINKING, Server, make_loop
+from tests.support.forks import python
 
 ROOT = Path(__file__).parents[2]
 ACT = 'Thought: x\nAction: calculator\nAction Input: {"expression": "6*7"}'
@@ -244,3 +245,17 @@ def test_a_program_that_crashes_after_a_turn_is_trained_on_and_reported(compose,
     assert report["bug"] == f"KeyError at {tmp_path}/crash.py:6"
     assert report["scored"]
     assert "code 1: KeyError: 'answer'" in report["error"]
+
+
+def test_a_collection_returns_the_free_pages_between_blocks_in_use() -> None:
+    code = """
+import gc, psutil
+from agent_rl.verl_adapter.verl_loop import collect_rarely
+collect_rarely()
+blocks = [bytearray(1000) for _ in range(100_000)]
+blocks[:] = blocks[::100]
+before = psutil.Process().memory_info().rss
+gc.collect()
+print(before - psutil.Process().memory_info().rss)
+"""
+    assert int(python(code)) > 50e6
