@@ -83,7 +83,6 @@ ROUTED_EXPERTS = f"{ROLLOUT}.enable_rollout_routing_replay"
 CORRECTION = "algorithm.rollout_correction"
 UNREAD = {
     ("gdpo", "algorithm.use_kl_in_reward"): ("normalizes the components but not the KL penalty", "Write kl=loss"),
-    ("gdpo", "agent_rl.reward.combine"): ("adds the normalized components itself", "Set it to sum"),
     **{
         (name, f"{CORRECTION}.bypass_mode"): (
             "needs the pass that computes old log-probs, which this key skips",
@@ -152,7 +151,7 @@ def estimator(case: RunCase) -> Errors:
     if name in ALGORITHMS:
         yield ConfigError(ESTIMATOR, f"{name!r} is an algorithm, not an estimator", f"Write algo={name}")
     for (reader, key), (problem, remedy) in UNREAD.items():
-        if name == reader and (value := _get(case, key)) not in (None, False, "sum"):
+        if name == reader and (value := _get(case, key)) not in (None, False):
             yield ConfigError(key, f"{name!r} {problem} (value {value!r})", remedy)
     if name != "gae":
         return

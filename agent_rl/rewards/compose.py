@@ -67,14 +67,11 @@ class Reward:
         judged = judged or custom is not None
         shared: dict[str, Component | GroupComponent] = {}
         self.max_response_tokens = max_response_tokens
-        default = SourceReward(settings, SECTION, max_response_tokens, judged, shared)
-        self.sources: dict[str, SourceReward] = {}
-        for pattern in settings.per_data_source:
-            key = f"{SECTION}.per_data_source.{pattern}"
-            overridden = _overridden(settings, pattern, key)
-            self.sources[pattern] = SourceReward(overridden, key, max_response_tokens, judged, shared)
-        sources = [default, *self.sources.values()]
-        self.sources.setdefault("*", default)
+        sources = [
+            SourceReward(own, key, max_response_tokens, judged, shared) for key, own in by_source(settings).items()
+        ]
+        self.sources: dict[str, SourceReward] = dict(zip(settings.per_data_source, sources[1:], strict=True))
+        self.sources.setdefault("*", sources[0])
         self.components = list(shared.values())
         answers = [source.answers for source in sources if source.answers is not None]
         self.scorers = list(dict.fromkeys(scoring.scorer for scoring in answers if scoring.scorer is not None))
@@ -192,6 +189,16 @@ def answers_of(settings: RewardSettings, data_source: str) -> Correctness | None
         settings = _overridden(settings, name, key)
     answers = Correctness(settings, key)
     return None if answers.nothing or settings.reward_api is not None else answers
+
+
+def by_source(settings: RewardSettings) -> dict[str, RewardSettings]:
+    """Return the settings of each data source by configuration key; the first apply to all other data sources.
+
+    Raises:
+        ConfigError: an override is not valid.
+    """
+    keys = {f"{SECTION}.per_data_source.{pattern}": pattern for pattern in settings.per_data_source}
+    return {SECTION: settings} | {key: _overridden(settings, pattern, key) for key, pattern in keys.items()}
 
 
 def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:

@@ -28,7 +28,7 @@ from agent_rl.preflight.own_code import function_problems
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.tools import ToolSpec
 from agent_rl.verl_adapter import checkpoints, custom_function, ordering, stragglers  # also for their checks
-from agent_rl.verl_adapter.algorithms import maxrl, remax, turns
+from agent_rl.verl_adapter.algorithms import inputs, maxrl, remax, turns
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.inspection import load_specs
 from agent_rl.verl_adapter.served_models import ROUTER_MODEL, references
@@ -131,6 +131,13 @@ def turn_baselines(case: RunCase) -> Errors:
     if case.get(values.ESTIMATOR) in (*turns.BY_TURN, maxrl.ESTIMATOR) and case.number(n, 1) < 2:
         problem = f"{case.get(values.ESTIMATOR)!r} compares a prompt's samples, but {n} is 1"
         yield ConfigError(n, problem, f"Set {n}=2 or more, or choose algo=remax or algo=ppo")
+
+
+@check("configuration", at=BOTH)
+def gdpo_weights(case: RunCase) -> None:
+    """GDPO has one weight for each component, whatever the data source."""
+    if case.get(values.ESTIMATOR) == inputs.GDPO:
+        inputs.component_weights(case.config.algorithm, case.settings.reward, 1)
 
 
 @check("configuration", at=BOTH)

@@ -252,8 +252,9 @@ class AgentTrainer(PPOTrainer):
         elif estimator in updates.READERS:
             inputs.add_squares(data, self._batch)
         elif estimator == inputs.GDPO:
-            weights = inputs.component_weights(self.settings.reward, self.global_steps)
-            options["config"] = inputs.add_components(data, self._batch, options["config"], weights)
+            algorithm = options["config"]
+            weights = inputs.component_weights(algorithm, self.settings.reward, self.global_steps)
+            options["config"] = inputs.add_components(data, self._batch, algorithm, weights)
         self.advantages = self.estimate_advantages(data, *args, **options)
         return self.advantages
 

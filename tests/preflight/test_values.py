@@ -76,7 +76,6 @@ VERLS = {"critic__model__path": values.VERLS_CRITIC}
         ({"algorithm__adv_estimator": "ppo", **VERLS}, "Write algo=ppo"),
         ({"algorithm__adv_estimator": "dapo", **VERLS}, "Write algo=dapo"),
         ({"algorithm__use_kl_in_reward": True, "algorithm__adv_estimator": "gdpo"}, "Write kl=loss"),
-        ({"agent_rl__reward__combine": "mine.py:total", "algorithm__adv_estimator": "gdpo"}, "Set it to sum"),
         ({f"{CORRECTION}__bypass_mode": True, "algorithm__adv_estimator": "optimal_token_baseline"}, "Set false"),
         ({"critic__enable": False, "algorithm__adv_estimator": "gae"}, "Write algo=ppo"),
         ({"actor_rollout_ref__actor__kl_loss_type": "low_var"}, "Did you mean 'low_var_kl'"),

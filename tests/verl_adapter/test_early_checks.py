@@ -137,6 +137,7 @@ REFUSED = {
     "trainer.nnodes=0": "trainer.nnodes: expected a whole number of 1 or more, got 0",
     "algorithm.adv_estimator=grpoo": "there is no estimator 'grpoo'. Did you mean 'grpo'",
     "reward.reward_manager.name=naiv": "ValueError: Unknown reward manager: naiv. Did you mean 'naive'",
+    "+agent_rl.reward.combine=mine.py:total": "agent_rl.reward.combine: 'gdpo' adds the normalized components itself",
     "+agent_rl.user_sim={user: llm, config: {url: x}}": "agent_rl.user_sim.config.url: ",
 }
 """An override, and what is said before Ray starts."""
@@ -144,7 +145,7 @@ REFUSED = {
 
 def test_the_trainer_refuses_where_verl_validates() -> None:
     estimator = "algorithm.adv_estimator"
-    overrides = [[*([] if estimator in each else [f"{estimator}=grpo"]), each] for each in REFUSED]
+    overrides = [[*([] if estimator in each else [f"{estimator}=gdpo"]), each] for each in REFUSED]
     for said, message in zip(json.loads(python(CHECK.format(overrides=overrides))), REFUSED.values(), strict=True):
         assert message in said
 

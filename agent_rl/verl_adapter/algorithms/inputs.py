@@ -13,6 +13,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.rewards.compose import by_source
 from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.verl_adapter.trained_samples import finals, reported, session_of
 from agent_rl.verl_adapter.updates import trained_keys
@@ -24,10 +25,29 @@ KEYS, WEIGHTS = "gdpo_reward_keys", "gdpo_reward_weights"
 """verl's keys under `algorithm`: the first lists logged numbers, and the second lists the weight of each number."""
 
 
-def component_weights(settings: RewardSettings, step: int) -> dict[str, float]:
-    """Return the nonzero weights of the reward's components at a training step."""
-    terms = {**{name: getattr(settings, name) for name in TERMS}, **settings.components}
-    return {name: weight for name, term in terms.items() if (weight := term.weight_at(step))}
+def component_weights(algorithm: Any, settings: RewardSettings, step: int) -> dict[str, float]:
+    """Return the nonzero weights of all data sources' components at a training step.
+
+    If the `algorithm` section names both the components and their weights, return nothing.
+
+    Raises:
+        ConfigError: a component has different weights for two data sources, or the reward is not a sum.
+    """
+    if algorithm.get(KEYS) and algorithm.get(WEIGHTS):
+        return {}
+    shared: dict[str, Any] = {}
+    for key, own in by_source(settings).items():
+        if own.combine != "sum":
+            problem = f"'gdpo' adds the normalized components itself (value {own.combine!r})"
+            raise ConfigError(f"{key}.combine", problem, "Set it to sum")
+        terms = {name: getattr(own, name) for name in TERMS} | own.components
+        if own.correctness.scorer == "none" and not own.correctness.weight:
+            del terms["correctness"]  # these data sources have no such component
+        for name, term in terms.items():
+            if shared.setdefault(name, term).weight != term.weight:
+                problem = f"{name!r} has another weight than for other data sources, but 'gdpo' has one for a batch"
+                raise ConfigError(key, problem, f"Use one weight, or write algorithm.{KEYS} and {WEIGHTS}")
+    return {name: weight for name, term in shared.items() if (weight := term.weight_at(step))}
 
 
 def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, float]) -> Any:

@@ -58,7 +58,18 @@ def test_each_component_needs_a_weight(data: DataProto) -> None:
 def test_components_count_if_they_have_a_weight() -> None:
     section = {"format": {"turns": 2}, "components": {"own": {"kind": "tool_rewards", "weight": 0}}}
     settings = RewardSettings.model_validate(section)
-    assert inputs.component_weights(settings, 1) == {"correctness": 1.0, "format": 0.2}
+    assert inputs.component_weights({}, settings, 1) == {"correctness": 1.0, "format": 0.2}
+
+
+def test_all_data_sources_share_the_weights() -> None:
+    world = {"correctness": {"weight": 0, "scorer": "none"}, "components": {"won": {"kind": "tool_rewards"}}}
+    sources = {"per_data_source": {"world": world}}
+    assert inputs.component_weights({}, RewardSettings.model_validate(sources), 1) == {"correctness": 1.0, "won": 1.0}
+    lighter = RewardSettings.model_validate({"per_data_source": {"world": {"correctness": {"weight": 0.5}}}})
+    with pytest.raises(ConfigError, match=r"per_data_source.world: 'correctness' has another weight .* Use one weight"):
+        inputs.component_weights({}, lighter, 1)
+    own = {"gdpo_reward_keys": ["correctness"], "gdpo_reward_weights": [1.0]}
+    assert inputs.component_weights(own, lighter, 1) == {}
 
 
 def test_squares_are_those_of_the_tokens_of_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
