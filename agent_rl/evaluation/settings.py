@@ -7,24 +7,20 @@ from typing import Any, Literal
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.agents.policies import Sampling
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.prompt_keys import as_setting
 from agent_rl.settings import SECTION, AgentRLSettings
-from agent_rl.settings.errors import validated
+from agent_rl.settings.errors import Section, validated
 from agent_rl.settings.old_keys import change_arguments, tell
 from agent_rl.tools.truncation import TruncateSide
 
 PolicyKind = Literal["chat", "sglang", "vllm", "local"]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class MultiTurnSettings(_Section):
+class MultiTurnSettings(Section):
     """The keys and defaults of verl's `actor_rollout_ref.rollout.multi_turn` that limit an episode."""
 
     max_assistant_turns: int | None = Field(default=None, ge=1)
@@ -39,25 +35,25 @@ class MultiTurnSettings(_Section):
     """Syntax of native tool calls, if the endpoint does not parse them."""
 
 
-class RewardFunctionSettings(_Section):
+class RewardFunctionSettings(Section):
     """A user's reward function that replaces the scorers, configured with verl's keys."""
 
     path: str | None = None
     """Python file; if null, the scorers of `agent_rl.reward` compute `correctness`."""
     name: str = "compute_score"
     """Name of the function in the file, which may have any signature that training accepts."""
-    reward_kwargs: dict[str, Any] = {}
+    reward_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Additional arguments of the function."""
 
 
-class VerlRewardSettings(_Section):
+class VerlRewardSettings(Section):
     """The keys of verl's `reward` section that an evaluation reads."""
 
     custom_reward_function: RewardFunctionSettings = RewardFunctionSettings()
     """See the table below."""
 
 
-class EvaluationSettings(_Section):
+class EvaluationSettings(Section):
     """One evaluation."""
 
     data: str
@@ -84,7 +80,7 @@ class EvaluationSettings(_Section):
     """Where the policy runs: at an OpenAI-compatible endpoint, in SGLang or vLLM (token ids), or in this process."""
     tokenizer: str | None = None
     """Tokenizer for sglang, vllm and local policies; null means the tokenizer of `model`."""
-    apply_chat_template_kwargs: dict[str, Any] = {}
+    apply_chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Additional variables for the chat template, like `data.apply_chat_template_kwargs`; a chat endpoint gets them as
     `chat_template_kwargs`."""
     custom_chat_template: str | None = None
