@@ -89,10 +89,9 @@ def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySourc
             sampling = sampling.model_copy(update={"body": body})
         return ChatEndpoint(open_client(url, settings.model, **limits), sampling)
     chat = load_chat_tokenizer(settings.tokenizer or weights, variables, settings.custom_chat_template)
-    if settings.policy == "sglang":
-        return SGLangTokens(open_client(url, settings.model, **limits), chat, sampling)
-    if settings.policy == "vllm":
-        return VLLMTokens(open_client(url, settings.model, **limits), chat, sampling)
+    if settings.policy != "local":
+        server = SGLangTokens if settings.policy == "sglang" else VLLMTokens
+        return server(open_client(url, settings.model, **limits), chat, sampling)
     if not cpu.is_selected():
         return LocalModel(weights, chat, sampling)
     profile_of(weights).use_threads()
