@@ -12,8 +12,6 @@ from typing import Any
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter.checkpoints import model_folder
 
-GENERATION = "generation_config.json"
-
 
 def export_model(run: str, to: Path) -> list[str]:
     """Write the model of a run, or of one of its checkpoints, to a folder.
@@ -41,7 +39,7 @@ def export_model(run: str, to: Path) -> list[str]:
         raise ConfigError("RUN", f"the model in {source} has no chat template", remedy)
     shutil.copytree(source, to, dirs_exist_ok=True)
     if sampling := _sampling(Path(run).expanduser()):
-        file = to / GENERATION
+        file = to / "generation_config.json"
         known = json.loads(file.read_text()) if file.is_file() else {}
         if sampling["top_k"] < 1:  # verl writes "no limit" as 0 or -1, which SGLang rejects
             config = json.loads((to / "config.json").read_text())
