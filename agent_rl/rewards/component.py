@@ -131,14 +131,10 @@ class GroupComponent(_BaseComponent):
         """
 
 
-FOLDERS = ("components", "judge", "models")
-"""Subfolders of this package whose modules define component kinds."""
-
-
 @cache
 def kinds() -> dict[str, type[Component | GroupComponent]]:
-    """Import the modules in `FOLDERS`, and return the declared classes by kind."""
-    for folder in FOLDERS:
+    """Import the modules that define component kinds, and return the declared classes by kind."""
+    for folder in ("components", "judge", "models"):
         import_all(f"agent_rl.rewards.{folder}")
     return dict(sorted(DECLARED.items()))
 
@@ -160,9 +156,8 @@ def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) ->
     component_class = kinds().get(kind) or find_class(kind, (Component, GroupComponent), place / "kind", known=kinds())
     settings = validated(component_class.Config, dict(config), place / "config")
     try:
-        component: Component | GroupComponent = component_class(name, settings)
+        return component_class(name, settings)
     except AgentRLError:
         raise
     except Exception as error:  # the user's class has a bug
         raise UserCodeError.of(f"{place}: __init__", error, code=component_class) from error
-    return component
