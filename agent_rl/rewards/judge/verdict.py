@@ -192,8 +192,7 @@ def _scale(low: float, high: float) -> tuple[Any, dict[str, Any], str]:
 
 
 def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    required: Sequence[str] = list(properties)
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def json_object(text: str) -> dict[str, Any] | None:
