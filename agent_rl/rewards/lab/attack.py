@@ -68,17 +68,16 @@ async def run_attacks(
     truths = _truths(trajectories)
     free = asyncio.Semaphore(concurrency)
 
-    async def attack_one(number: int, position: int, group: Sequence[Trajectory]) -> dict[str, Any]:
+    async def attack_one(number: int, position: int, group: Sequence[Trajectory]) -> None:
         async with free:
             if number not in kept:
                 target = _Target(group, position, scorer, tolerance)
                 guesses = _guesses(target.trajectory, truths.get(target.trajectory.data_source, ()))
                 kept.add(number, await target.attack(attacks, guesses))
-            result: dict[str, Any] = kept[number]
-            return result
 
     places = [(position, group) for group in grouped(trajectories) for position in range(len(group))]
-    targets = await together([attack_one(number, *place) for number, place in enumerate(places)])
+    await together([attack_one(number, *place) for number, place in enumerate(places)])
+    targets = [kept[number] for number in range(len(places))]
     exploits = {name: [target["found"][name] for target in targets if name in target["found"]] for name in attacks}
     return {
         "trajectories": len(trajectories),
