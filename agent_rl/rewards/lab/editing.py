@@ -43,12 +43,11 @@ def with_thought(trajectory: Trajectory, thought: str) -> Trajectory:
 
 def with_turns(trajectory: Trajectory, turns: list[Turn]) -> Trajectory:
     """Return a copy of a trajectory with these turns."""
-    after = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in turns)
-    before = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in trajectory.turns)
+    added = _tokens(turns, _rate(trajectory)) - _tokens(trajectory.turns, _rate(trajectory))
     return replace(
         trajectory,
         turns=turns,
-        response_tokens=max(0, trajectory.response_tokens + after - before),
+        response_tokens=max(0, trajectory.response_tokens + added),
         seconds=trajectory.seconds + _seconds(turns) - _seconds(trajectory.turns),
     )
 
@@ -64,8 +63,8 @@ def _with_argument(call: ToolCall, old: str, new: str) -> ToolCall:
     return replace(call, arguments=arguments)
 
 
-def _tokens(trajectory: Trajectory, text: str) -> int:
-    return round(len(text) * _rate(trajectory))
+def _tokens(turns: list[Turn], rate: float) -> int:
+    return sum(turn.tokens + round(len(turn.observation or "") * rate) for turn in turns)
 
 
 def _rate(trajectory: Trajectory) -> float:
