@@ -7,7 +7,6 @@ client that never finishes its body still gets an answer.
 from __future__ import annotations
 
 import hmac
-from collections import Counter as Tally
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -40,9 +39,9 @@ class Metrics:
 
     def answered(self, endpoint: str, answers: Sequence[Answer]) -> None:
         """Count the scored and the unscored items of one request."""
-        tally = Tally("unscored" if isinstance(answer, Unscored) else "scored" for answer in answers)
-        for outcome, count in tally.items():
-            self._trajectories.labels(endpoint, outcome).inc(count)
+        for answer in answers:
+            outcome = "unscored" if isinstance(answer, Unscored) else "scored"
+            self._trajectories.labels(endpoint, outcome).inc()
 
     def text(self) -> str:
         """Return all metrics in Prometheus' text format."""
