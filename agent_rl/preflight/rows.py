@@ -7,9 +7,9 @@ from pathlib import Path
 
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.data.files import without_prompt
-from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.errors import ConfigError, FatalError, did_you_mean
 from agent_rl.preflight.case import RunCase
-from agent_rl.preflight.check import check
+from agent_rl.preflight.check import Finding, check
 from agent_rl.rewards.component import kinds
 from agent_rl.rewards.compose import answers_of
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
@@ -44,12 +44,12 @@ def programs(case: RunCase) -> None:
 
 
 @check("reward", "scorers", at=("launch",))
-def built_in_scorers(case: RunCase) -> None:
+def built_in_scorers(case: RunCase) -> Iterator[Finding | FatalError]:
     """Run `scorers` early, unless the user's code could still register a scorer."""
     kinds = [settings.kind for settings in case.settings.reward.components.values()]
     own = case.script or case.environ.get("VERL_USE_EXTERNAL_MODULES") or any("." in kind for kind in kinds)
     if not own:
-        _require_scorers(case)
+        yield from scorers.found(case)
 
 
 @check("reward", "components", at=("launch",))
@@ -66,10 +66,6 @@ def built_in_components(case: RunCase) -> None:
 @check("reward", "scorers", at=("trainer",))
 def scorers(case: RunCase) -> None:
     """The scorer that the settings name exists; without such a setting, each data source of the rows has a scorer."""
-    _require_scorers(case)
-
-
-def _require_scorers(case: RunCase) -> None:
     if not case.scored_by_ours or case.get(f"{CUSTOM_FUNCTION}.path"):
         return
     rows = case.rows if case.has_rows_of_ours else []
