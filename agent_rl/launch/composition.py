@@ -139,7 +139,7 @@ def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
     except (HydraException, OmegaConfBaseException) as error:
         if wrong := _WRONG_KEY.search(str(error)):  # adds a remedy, which hydra's message lacks
             known = hydra_compose("config", [searchpath])
-            if wrong[1] not in set(_flatten(known)):
+            if wrong[1] not in _flatten(known):
                 options = groups(folder)
                 near = difflib.get_close_matches(wrong[1].lstrip("+"), options, n=1, cutoff=0.6)
                 group = f"Did you mean the group '{near[0]}'? Known: {', '.join(options[near[0]])}." if near else None
@@ -234,11 +234,7 @@ def _verl_config_dir() -> Path:
     return Path(spec.origin).parent / "trainer" / "config"
 
 
-def _flatten(config: Any, path: str = "") -> Iterator[str]:
-    """Yield every key as the user writes it, sections included."""
-    for key in config:
-        here = f"{path}.{key}".lstrip(".")
-        yield here
-        node = config._get_node(key)
-        if OmegaConf.is_dict(node) and not node._is_none() and not node._is_interpolation():
-            yield from _flatten(node, here)
+def _flatten(config: DictConfig) -> dict[str, None]:
+    """Return every key as the user writes it, sections included."""
+    paths = (key.split(".") for key, _ in leaves(OmegaConf.to_container(config)))
+    return dict.fromkeys(".".join(path[:end]) for path in paths for end in range(1, len(path) + 1))
