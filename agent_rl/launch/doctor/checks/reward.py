@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from agent_rl.errors import ConfigError
@@ -21,6 +21,7 @@ from agent_rl.settings import SECTION, TERMS
 from agent_rl.verl_adapter import early_checks  # noqa: F401 - importing it registers its checks
 from agent_rl.verl_adapter.algorithms.turn import ESTIMATOR as TURN
 from agent_rl.verl_adapter.updates import TOKEN_SUMS
+from agent_rl.work.concurrency import together
 
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
@@ -67,7 +68,7 @@ def endpoints(case: Case) -> list[Finding]:
     if not case.scored_by_ours:
         return []
     remote = [each for each in case.reward.components if type(each).reach is not Component.reach]
-    return asyncio.run(_reached(remote))
+    return [finding for finding in asyncio.run(together([_reach(each) for each in remote])) if finding is not None]
 
 
 @check("reward", "reward models")
@@ -97,10 +98,6 @@ def shares(case: Case) -> Finding | None:
     if total > TIGHT:
         return warning(f"{text}, which leaves little memory for the trainer", remedy)
     return None
-
-
-async def _reached(components: Sequence[Component | GroupComponent]) -> list[Finding]:
-    return list(filter(None, await asyncio.gather(*map(_reach, components))))
 
 
 async def _reach(component: Component | GroupComponent) -> Finding | None:
