@@ -9,7 +9,6 @@ Every key has a default, so the section may be absent. An unknown key or a value
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -323,18 +322,17 @@ class AgentRLSettings(Section):
     user_sim: UserSimSettings = UserSimSettings()
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any] | Any, file: Path | None = None) -> AgentRLSettings:
+    def from_config(cls, config: Mapping[str, Any] | Any) -> AgentRLSettings:
         """Read the section from a whole trainer configuration (a mapping or an omegaconf DictConfig).
 
         Args:
             config: the configuration; None means the defaults.
-            file: the YAML file with the section, if known; errors name its lines.
 
         Raises:
             ConfigError: a value is invalid; the error contains the key, the value and a remedy.
         """
         section = config.get(SECTION) if config is not None else None
-        return cls() if section is None else validated(cls, _plain(section), Place(file=file) / SECTION)
+        return cls() if section is None else validated(cls, _plain(section), Place() / SECTION)
 
 
 def _plain(value: Any) -> Any:

@@ -80,9 +80,9 @@ def test_the_line_of_the_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("trainer: {}\nagent_rl:\n  react:\n    # ours\n    examples: default\n")
     with pytest.raises(ConfigError, match=rf"^{file}:5: agent_rl\.react\.examples: expected a list"):
-        AgentRLSettings.from_config({"agent_rl": {"react": {"examples": "default"}}}, file)
+        validated(AgentRLSettings, {"react": {"examples": "default"}}, Place(file=file) / "agent_rl")
     with pytest.raises(ConfigError, match=rf"^{file}:3: agent_rl\.react\.parsing: "):  # the innermost that is there
-        AgentRLSettings.from_config({"agent_rl": {"react": {"parsing": "lax"}}}, file)
+        validated(AgentRLSettings, {"react": {"parsing": "lax"}}, Place(file=file) / "agent_rl")
 
 
 def test_an_error_of_a_check_gets_its_place_in_front(tmp_path: Path) -> None:
