@@ -124,23 +124,18 @@ async def _measured(
 ) -> list[Judged]:
     """Collect the model's verdicts from the endpoint, or from a server started for this model."""
     from agent_rl.evaluation.judges import judge_all
+    from agent_rl.evaluation.sources import serve
+    from agent_rl.verl_adapter.checkpoints import model_folder
     from agent_rl.work.progress import progress
 
     async with AsyncExitStack() as stack:
-        url = await _served(stack, model) if endpoint is None else endpoint
+        if endpoint is None:
+            folder = await asyncio.to_thread(model_folder, model, "MODEL")
+            log = Path("outputs/rm_eval") / f"{Path(model).name}.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            endpoint = await stack.enter_async_context(serve(folder, model, log))
         with progress("samples", len(samples)) as advance:
-            return await judge_all(make_judge(url), samples, at_once=concurrency, advance=advance)
-
-
-async def _served(stack: AsyncExitStack, model: str) -> str:
-    """Start a server for a model on this machine; return its address."""
-    from agent_rl.evaluation.sources import serve
-    from agent_rl.verl_adapter.checkpoints import model_folder
-
-    folder = await asyncio.to_thread(model_folder, model, "MODEL")
-    log = Path("outputs/rm_eval") / f"{Path(model).name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    return await stack.enter_async_context(serve(folder, model, log))
+            return await judge_all(make_judge(endpoint), samples, at_once=concurrency, advance=advance)
 
 
 def _write(folder: Path, report: dict[str, Any], judged: list[Judged]) -> None:
