@@ -15,7 +15,7 @@ from agent_rl.errors import AgentRLError, ConfigError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from agent_rl.evaluation.ledger import Ledger, Record
+    from agent_rl.evaluation.ledger import Ledger
     from agent_rl.evaluation.runner import Evaluation
 
 app = typer.Typer(rich_help_panel="train", add_completion=False)
@@ -94,10 +94,11 @@ def evaluate(
       api_key_env               environment variable with the API key
       tokenizer                 tokenizer for policies that work on tokens
     """
+    from agent_rl.cli._evaluation import opened, run_or_recipe
+
     flags = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script, "tools": tools, "n": n}
     flags = {key: value for key, value in flags.items() if value is not None}
-    run, overrides = split_run(words or [])
-    run, recipe = task_as(run, recipe, has_model=model is not None)
+    run, recipe, overrides = run_or_recipe(words or [], recipe, has_model=model is not None)
     if run is None and model is None and not any(word.startswith("model=") for word in overrides):
         raise ConfigError("--model", "no model was given", "Pass --model NAME, or a run's folder")
     if not (run or recipe or data) and not any(word.startswith("data=") for word in overrides):
@@ -112,59 +113,10 @@ def evaluate(
             print(f"wrote {count} rows with their difficulties to {difficulty}")
 
 
-def split_run(words: list[str]) -> tuple[Path | None, list[str]]:
-    """Split the command line's words into the run's folder and the settings."""
-    runs = [word for word in words if "=" not in word]
-    if len(runs) > 1:
-        raise ConfigError("RUN", f"several runs were given: {', '.join(runs)}", "Evaluate one run at a time")
-    return (Path(runs[0]) if runs else None), [word for word in words if "=" in word]
-
-
-def task_as(run: Path | None, recipe: str | None, *, has_model: bool) -> tuple[Path | None, str | None]:
-    """Return the run and the recipe; a task's file is the recipe if a model was given, and otherwise names the run."""
-    from agent_rl.launch.task import is_task, task_recipe
-
-    if run is None or not is_task(str(run)):
-        return run, recipe
-    return (None, str(run)) if has_model else (task_recipe(str(run)).parent, recipe)
-
-
-def opened(
-    flags: dict[str, Any], run: Path | None, recipe: str | None, words: list[str], out: Path | None
-) -> tuple[Evaluation, Ledger]:
-    """Return the evaluation that the command line describes, and its ledger."""
-    from agent_rl.evaluation.ledger import Ledger
-    from agent_rl.evaluation.recipe import recipe_values, run_values, split_words
-    from agent_rl.evaluation.runner import Evaluation
-    from agent_rl.evaluation.settings import read_settings
-    from agent_rl.verl_adapter.checkpoints import model_folder
-
-    values = None
-    if run is not None:
-        values = run_values(run, with_model="model" not in flags)
-    if recipe is not None:
-        choices, words = split_words(recipe, words)
-        values = recipe_values(recipe, choices)
-    settings = read_settings(flags, words, values)
-    evaluation = Evaluation.load(settings)
-    at_endpoint = settings.endpoint or settings.policy == "vllm"
-    weights = None if at_endpoint else model_folder(settings.model, "model")
-    name = f"{short_name(weights or Path(settings.model))}_{Path(settings.data).stem}"
-    return evaluation, Ledger(out or Path("outputs/eval") / name, settings, weights)
-
-
-def short_name(model: Path) -> str:
-    """Return a model's name for use in a folder's name: for a checkpoint, its run and step."""
-    from agent_rl.verl_adapter.checkpoints import MERGED
-
-    if model.name != MERGED:
-        return model.name
-    *_, run, step = (part for part in model.absolute().parent.parts if part != "checkpoints")
-    return f"{run}_{step}"
-
-
 def _run(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
     """Run the missing episodes and show the summary, even if an episode fails."""
+    from agent_rl.cli._evaluation import run_missing
+
     try:
         asyncio.run(run_missing(evaluation, ledger))
     except KeyboardInterrupt:
@@ -175,31 +127,6 @@ def _run(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
         _show(evaluation, ledger, as_json)
         raise
     _show(evaluation, ledger, as_json)
-
-
-async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
-    """Run the episodes whose results are not in the ledger yet.
-
-    Raises:
-        AgentRLError: see `runner.run`.
-    """
-    from agent_rl.evaluation.runner import run
-    from agent_rl.evaluation.sources import open_source
-    from agent_rl.work.progress import progress
-
-    size = len(evaluation.rows) * evaluation.settings.n
-    rewards = [record.reward for record in ledger.read().values() if record.error is None]
-    if len(rewards) == size:
-        return
-    async with open_source(evaluation.settings, ledger.folder) as source:
-        with progress("episodes", size, len(rewards)) as advance:
-
-            def note(record: Record) -> None:
-                if record.error is None:
-                    rewards.append(record.reward)
-                advance(1, f"reward {sum(rewards) / len(rewards):+.3f}" if rewards else "nothing scored")
-
-            await run(evaluation, source, ledger, note)
 
 
 def _summary(evaluation: Evaluation, ledger: Ledger) -> dict[str, Any]:

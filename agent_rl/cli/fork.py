@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from agent_rl.cli._arguments import Json, print_result, recipe_names
-from agent_rl.cli.eval import opened, run_missing, split_run, task_as
 
 app = typer.Typer(rich_help_panel="look", add_completion=False)
 
@@ -52,16 +51,16 @@ def fork(
     --json: `trajectories` (each: `id`, `reward`, and `turns` with `turn`, `calls`, `value`, `low`, `high`, `episodes`
     and `difference`), `unscored` (counts by error), `of` (model, versions, hashes) and `folder`.
     """
+    from agent_rl.cli._evaluation import opened, run_missing, run_or_recipe
     from agent_rl.evaluation.fork import ForkEvaluation, recordings_of, values, write_rows
     from agent_rl.evaluation.summary import cell, summarize
     from agent_rl.trajectory.trace.files import trace_of
 
     path = trace_of(source)
     recordings = list(recordings_of(path, turn, id or [], first))
-    run, overrides = split_run(words or [])
+    run, recipe, overrides = run_or_recipe(words or [], recipe, has_model=model is not None)
     if run is None and recipe is None and path.with_name("run.json").is_file():
         run = path.parent
-    run, recipe = task_as(run, recipe, has_model=model is not None)
     name = "_".join([path.resolve().parent.name, *(id or [f"first_{first or 1}"]), "turn", turn])
     folder = out or Path("outputs/fork") / name
     rows = folder / "rows.draft.parquet"

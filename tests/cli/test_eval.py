@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from agent_rl.cli.eval import short_name
+from agent_rl.cli._evaluation import short_name
 from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import trace
