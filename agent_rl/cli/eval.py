@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import Endpoint, Json, Script, Tools, agent_names, print_json, recipe_names
+from agent_rl.cli._arguments import Endpoint, Json, Script, Tools, agent_names, print_result, recipe_names
 from agent_rl.errors import AgentRLError, ConfigError
 
 if TYPE_CHECKING:
@@ -153,18 +153,15 @@ def _table(summary: dict[str, Any], evaluation: Evaluation) -> Table:
 
 
 def _show(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
-    from rich.console import Console
+    from rich.text import Text
 
-    summary = _summary(evaluation, ledger)
+    summary, lines = _summary(evaluation, ledger), list[object]()
     seconds, episodes = summary["all"]["seconds"], summary["all"]["scored"] + summary["all"]["unscored"]
-    if as_json:
-        print_json({**summary, "folder": str(ledger.folder)})
-    if as_json or not episodes:
-        return
-    console = Console()
-    console.print(_table(summary, evaluation))
-    console.print(f"{seconds / episodes:.2f} s per episode. {ledger.folder}/summary.json", highlight=False)
-    for error, count in summary["unscored"].items():
-        console.print(f"[yellow]{count} unscored:[/] ", error, highlight=False, markup=True)
-    if summary["missing"]:
-        console.print(f"[yellow]{summary['missing']} episodes are missing:[/] run the same command again to resume")
+    if episodes:
+        lines = [_table(summary, evaluation), f"{seconds / episodes:.2f} s per episode. {ledger.folder}/summary.json"]
+        for error, count in summary["unscored"].items():
+            lines.append(Text.assemble((f"{count} unscored:", "yellow"), f"  {error}"))
+        if summary["missing"]:
+            missing = f"{summary['missing']} episodes are missing:"
+            lines.append(Text.assemble((missing, "yellow"), " run the same command again to resume"))
+    print_result({**summary, "folder": str(ledger.folder)}, as_json, *lines)
