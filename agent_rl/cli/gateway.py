@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, print_result
 from agent_rl.errors import ConfigError, did_you_mean
 
 app = typer.Typer(rich_help_panel="check", help="Check a gateway between agents and the policy.", no_args_is_help=True)
@@ -34,7 +34,7 @@ def check(
     --json: a list with `check`, `holds` (what must hold), `status` and `problem`. The status `missing` means that the
     gateway or its driver lacks a feature that the check needs.
     """
-    from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from agent_rl.conformance import Driver, OpenSession
@@ -52,13 +52,10 @@ def check(
     results = asyncio.run(run_checks(gateway, only or known))
     table = Table("status", "check", "problem")
     for result in results:
-        table.add_row(result["status"], result["check"], result["problem"])
+        table.add_row(result["status"], result["check"], escape(result["problem"]))
     counts = Counter(result["status"] for result in results)
     end = ", ".join(f"{number} {status}" for status, number in counts.items())
     if url:
         end += f". {len(CHECKS) - len(known)} checks on the trained tokens did not run: they need --driver"
-    if as_json:
-        print_json(results)
-    else:
-        Console(markup=False).print(table, end)
+    print_result(results, as_json, table, end)
     raise typer.Exit(int(counts["passes"] < len(results)))
