@@ -103,8 +103,7 @@ class Panel:
 
     async def reach(self) -> None:
         """Request the endpoint's list of models, and check the key and the model: see `Component.reach`."""
-        async with self.client:
-            await self.client.check()
+        await self.client.check()
 
     async def ask(self, question: Question, ballot: Ballot) -> list[Any]:
         """Return the verdicts on a question.

@@ -140,8 +140,7 @@ class Model:
             ConfigError: the endpoint does not answer, or rejects the key or the model.
         """
         if self._client is not None:
-            async with self._client as client:
-                await client.check()
+            await self._client.check()
 
     async def score(self, trajectory: Trajectory) -> tuple[float, bool]:
         """Return the score, scaled to 0 to 1 if it has bounds, and whether the model read a shortened conversation.
