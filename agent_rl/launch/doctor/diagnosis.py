@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
-import pkgutil
 import subprocess
 import sys
 import threading
@@ -19,10 +17,10 @@ from omegaconf import DictConfig
 
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import compose
-from agent_rl.launch.doctor import checks
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.machine import Machine
 from agent_rl.preflight.check import Check, Finding, Needs, Status, checks_at, group_order, reason, refusal
+from agent_rl.settings.importing import import_all
 from agent_rl.verl_adapter import inspection
 
 LIMIT_S = 30.0
@@ -36,8 +34,7 @@ Tell = Callable[[str], None]
 
 def all_checks() -> list[Check]:
     """Import the modules in `checks/`, and return all checks that the doctor runs, in the order of the table."""
-    for module in pkgutil.iter_modules(checks.__path__):
-        importlib.import_module(f"{checks.__name__}.{module.name}")
+    import_all("agent_rl.launch.doctor.checks")
     return checks_at("doctor")
 
 
