@@ -291,7 +291,8 @@ def _decide(place: Place, key: str, text: str, config: Any = None, command: str 
             if value != "null":
                 write = row.write or (f"Write {now}={{value}}" if now else "Remove it")
                 write = write.replace("{value}", value).replace("*", rest)
-                raise place.error(f"{_PROBLEM[row.kind]} older releases (value {text}): {row.why}", write)
+                change = "changed" if row.kind == "different" else "removed"
+                raise place.error(f"{change} since older releases (value {text}): {row.why}", write)
             now = ""
         current = f"{now}={value}" if now else "no longer needed"
         moved = _Moved(first, now, value, f"{place}={text} is {current}: {row.why}")
@@ -311,9 +312,6 @@ def _row(key: str, text: str, config: Any, command: str) -> tuple[OldKey, str] |
         if not row.depends or (config is not None and row.holds(config)):
             return row, rest
     return None
-
-
-_PROBLEM = {"different": "changed since", "gone": "removed since"}
 
 
 @functools.cache
