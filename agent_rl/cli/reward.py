@@ -58,10 +58,10 @@ def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = Fals
     the weights of the components that appear by name).
     """
     from agent_rl.launch.composition import compose
-    from agent_rl.launch.doctor.case import Case
+    from agent_rl.preflight.case import RunCase
     from agent_rl.rewards.formula import formulas, payments
 
-    case = Case(config=compose(recipe, overrides or []))
+    case = RunCase(config=compose(recipe, overrides or []))
     texts, pays = formulas(case.reward), payments(case.reward, case.max_turns, case.settings.budget)
     lines = []
     for pattern, formula in texts.items():
