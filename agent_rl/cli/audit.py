@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import Json, json_object, print_json
+from agent_rl.cli._arguments import Json, json_object, print_result
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,10 +59,7 @@ def tokens(
         out.write_text("".join(f"{json.dumps(turn)}\n" for turn in turns))
     rows, examples = _counts(turns), list(_examples(turns))
     ok = not any(row["mask_errors"] or row["logprob_errors"] for row in rows)
-    if as_json:
-        print_json({"ok": ok, "agents": rows, "examples": examples})
-    else:
-        _show(path, rows, examples)
+    print_result({"ok": ok, "agents": rows, "examples": examples}, as_json, *_lines(path, rows, examples))
     raise typer.Exit(not ok)
 
 
@@ -89,20 +86,19 @@ def _examples(turns: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
                 yield {"template": turn["template"], "kind": kind, "text": text}
 
 
-def _show(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]) -> None:
-    from rich.console import Console
+def _lines(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]) -> Iterator[object]:
     from rich.table import Table
+    from rich.text import Text
 
-    console = Console(highlight=False)
-    examples.sort(key=lambda example: (example["template"], example["kind"]))
-    for heading, group in groupby(examples, lambda example: f"{example['template']}: {example['kind']}"):
-        console.print(heading, style="bold", markup=False)
-        console.print(*(example["text"] for example in group), sep="\n", markup=False)
+    in_order = sorted(examples, key=lambda example: (example["template"], example["kind"]))
+    for heading, group in groupby(in_order, lambda example: f"{example['template']}: {example['kind']}"):
+        yield Text(heading, style="bold")
+        yield from (Text(example["text"]) for example in group)
     columns = ("template", "agent", *(column.replace("_", " ") for column in COLUMNS))
     table = Table(*columns, title=str(path), title_justify="left")
     for row in rows:
         table.add_row(*map(str, row.values()))
-    console.print(table)
+    yield table
 
 
 def _audited(path: Path, template: ChatTemplate, compute: LogProbs | None) -> Iterator[dict[str, Any]]:
