@@ -53,9 +53,10 @@ def gpu_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     binaries, paths = str(Path(sys.executable).parent), environ.get("PATH", "").split(os.pathsep)
     if binaries not in paths:
         variables["PATH"] = os.pathsep.join([binaries, *filter(None, paths)])
-    folder, libraries = _runtime_folder(), environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    if folder is not None and str(folder) not in libraries:
-        variables["LD_LIBRARY_PATH"] = os.pathsep.join([str(folder), *filter(None, libraries)])
+    runtime = next((file for wheel in _wheels() for file in wheel.glob(f"*/lib/{RUNTIME}")), None)
+    libraries = environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    if runtime is not None and str(runtime.parent) not in libraries:
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join([str(runtime.parent), *filter(None, libraries)])
     if not (environ.get("CUDA_HOME") or environ.get("CUDA_PATH")) and (home := cuda_home(environ)) is not None:
         variables["CUDA_HOME"] = str(home)
     return variables
@@ -81,11 +82,6 @@ def missing_parts(home: Path) -> list[str]:
         major = int(version[1]) // 1000 if version else None
         missing += [] if major == CUDA else [f"version {CUDA} (it is {major})"]
     return missing
-
-
-def _runtime_folder() -> Path | None:
-    """Return the folder of CUDA's runtime library in NVIDIA's wheels, or None if no wheel contains it."""
-    return next((path.parent for folder in _wheels() for path in folder.glob(f"*/lib/{RUNTIME}")), None)
 
 
 def _wheels() -> list[Path]:
