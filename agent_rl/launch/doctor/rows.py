@@ -26,6 +26,8 @@ VERLS = ("single_turn_agent", "tool_agent")
 OTHERS = 20
 """Maximum number of other rows' ground truths that are scored as answers to a row."""
 
+Kept = Callable[[int], AbstractContextManager[Pieces]]
+
 
 def known_rows(
     setup: EpisodeSetup,
@@ -37,7 +39,7 @@ def known_rows(
     scored: bool = True,
     sample: int | None = 2_000,
     seed: int = 0,
-    kept: Callable[[int], AbstractContextManager[Pieces]] = lambda total: nullcontext(Pieces()),
+    kept: Kept = lambda total: nullcontext(Pieces()),
 ) -> Rows:
     """Return the facts about a run against which `check_files` checks rows.
 
@@ -69,13 +71,7 @@ def known_rows(
 
 
 class _Checks:
-    def __init__(
-        self,
-        setup: EpisodeSetup,
-        agents: set[str],
-        scored: bool,
-        kept: Callable[[int], AbstractContextManager[Pieces]],
-    ) -> None:
+    def __init__(self, setup: EpisodeSetup, agents: set[str], scored: bool, kept: Kept) -> None:
         self.reward = Reward(setup.settings.reward.model_copy(update={"components": {}}))
         self.user = load_user(setup.settings.user_sim.user, setup.settings.user_sim.config)
         self.agents, self.tools, self.scored = agents, {spec.name for spec in setup.tools}, scored
