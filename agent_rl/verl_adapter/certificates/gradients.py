@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from agent_rl.verl_adapter.certificates.batches import PADDING, TabularRows
 from agent_rl.verl_adapter.certificates.objectives import Objective
 from agent_rl.verl_adapter.certificates.processes import ACTIONS, TabularProcess, enumerate_trajectories
 from agent_rl.verl_adapter.trained_samples import lone
+from agent_rl.verl_adapter.updates import TOKEN_SUMS
 
 GREEDY = ("remax", remax.ESTIMATOR)
 """Estimators that need the rewards of greedy trajectories."""
@@ -47,7 +48,6 @@ class Method:
         actor: verl's `ActorConfig`.
         fewest: the size of the smallest group that is trained on.
         is_coupled: whether the advantages of a group depend on the other groups of a batch.
-        divisor: returns the number by which `agg_loss` divides, given the numbers of rows and of requested samples.
     """
 
     estimator: Any
@@ -55,7 +55,6 @@ class Method:
     actor: Any
     fewest: int
     is_coupled: bool
-    divisor: Callable[[int, int], float]
 
     @property
     def replaces_equal_groups(self) -> bool:
@@ -92,7 +91,7 @@ class Method:
         actor.global_batch_info.update(
             dp_size=1,
             batch_num_tokens=mask_BT.sum(),
-            global_batch_size=self.divisor(len(mask_BT), samples),
+            global_batch_size=samples if mode in TOKEN_SUMS else len(mask_BT),
             loss_scale_factor=actor.loss_scale_factor,
         )
         loss, _ = get_policy_loss_fn(actor.policy_loss.loss_mode)(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from agent_rl.settings.importing import find_object
 from agent_rl.verl_adapter import trained_samples
 from agent_rl.verl_adapter.certificates.gradients import Method
 from agent_rl.verl_adapter.certificates.processes import COMPONENTS
-from agent_rl.verl_adapter.updates import TOKEN_SUMS
 
 WORD = "algo="
 WITHOUT_STD = " without std"
@@ -65,8 +63,7 @@ def method(name: str) -> Method:
     """Return the method for an `algo=` configuration, or for an estimator with a loss that sums over tokens."""
     if name.startswith(WORD):
         config = _compose(name)
-        mode = config.actor_rollout_ref.actor.loss_agg_mode
-        return _method(config.algorithm.adv_estimator, config, partial(_composed_divisor, mode))
+        return _method(config.algorithm.adv_estimator, config)
     by_std = f"algorithm.norm_adv_by_std_in_grpo={not name.endswith(WITHOUT_STD)}".lower()
     return _summed(name.removesuffix(WITHOUT_STD), by_std)
 
@@ -91,19 +88,14 @@ def user_method(text: str) -> Method:
 
 
 def _summed(estimator: Any, *overrides: str) -> Method:
-    config = _compose("actor_rollout_ref.actor.loss_agg_mode=token-sum", *overrides)
-    return _method(estimator, config, lambda rows, samples: samples)
+    return _method(estimator, _compose("actor_rollout_ref.actor.loss_agg_mode=token-sum", *overrides))
 
 
-def _method(estimator: Any, config: Any, divisor: Callable[[int, int], float]) -> Method:
+def _method(estimator: Any, config: Any) -> Method:
     config.algorithm.adv_estimator = estimator if isinstance(estimator, str) else "rloo"
     actor: Any = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     is_coupled = estimator in COUPLED or estimator not in BUILT_IN
-    return Method(estimator, config.algorithm, actor, trained_samples.fewest(config), is_coupled, divisor)
-
-
-def _composed_divisor(mode: str, rows: int, samples: int) -> float:
-    return samples if mode in TOKEN_SUMS else rows
+    return Method(estimator, config.algorithm, actor, trained_samples.fewest(config), is_coupled)
 
 
 def _compose(*overrides: str) -> Any:
