@@ -13,9 +13,6 @@ from verl import DataProto
 from agent_rl.trajectory.trace.tokens import sampled_runs
 from agent_rl.verl_adapter.certificates.processes import COMPONENTS, OBSERVATION, TabularTrajectory
 
-PADDING = "pad0"
-"""The prompt id of a padding row."""
-
 
 class TabularRows:
     """The training sequences of all trajectories as padded tensors (rows, tokens); the last row is padding.
@@ -80,25 +77,23 @@ class TabularRows:
         }
         self.columns["turn_records"] = [*(_record(each, place) for each, place in sequences), None]
 
-    def of_batch(self, batch: Sequence[tuple[int, Sequence[int]]]) -> tuple[list[int], list[str], list[str]]:
-        """Return the rows, keys and uids of a batch; `batch` contains each group's prompt and trajectories."""
-        rows, keys, uids = [], [], []
-        for group, (prompt, members) in enumerate(batch):
-            for session, number in enumerate(members):
-                for index, row in enumerate(self.of_trajectory.get((prompt, number), ())):
-                    rows.append(row)
-                    keys.append(f"g{group}_{session}_{index}")
-                    uids.append(f"g{group}")
-        return rows, keys, uids
+    def of_batch(self, batch: Sequence[tuple[int, Sequence[int]]]) -> dict[str, int]:
+        """Return the rows of a batch by key; `batch` contains each group's prompt and trajectories."""
+        return {
+            f"g{group}_{session}_{index}": row
+            for group, (prompt, members) in enumerate(batch)
+            for session, number in enumerate(members)
+            for index, row in enumerate(self.of_trajectory.get((prompt, number), ()))
+        }
 
-    def data(self, rows: Sequence[int], uids: Sequence[str], padding: int = 0, greedy: bool = False) -> DataProto:
-        """Return these rows and `padding` padding rows as verl passes them to an estimator; `greedy` adds baselines."""
-        chosen = [*rows, *[-1] * padding]
+    def data(self, rows: Mapping[str, int], greedy: bool) -> DataProto:
+        """Return rows as verl passes them to an estimator; row -1 is padding, and `greedy` adds baselines."""
+        chosen = list(rows.values())
         tensors = {name: tensor[chosen] for name, tensor in self.tensors.items()}
         if greedy:
             tensors["reward_baselines"] = self.baselines_B[chosen]
         columns = {name: np.fromiter((own[row] for row in chosen), dtype=object) for name, own in self.columns.items()}
-        columns["uid"] = np.array([*uids, *[PADDING] * padding], dtype=object)
+        columns["uid"] = np.array([key.split("_")[0] for key in rows], dtype=object)
         data: DataProto = DataProto.from_dict(tensors, columns)
         return data
 

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from verl.trainer.ppo.core_algos import get_policy_loss_fn
 
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.algorithms.advantages import estimate
-from agent_rl.verl_adapter.certificates.batches import PADDING, TabularRows
+from agent_rl.verl_adapter.certificates.batches import TabularRows
 from agent_rl.verl_adapter.certificates.objectives import Objective
 from agent_rl.verl_adapter.certificates.processes import ACTIONS, TabularProcess, enumerate_trajectories
 from agent_rl.verl_adapter.trained_samples import lone
@@ -32,10 +32,6 @@ GREEDY = ("remax", remax.ESTIMATOR)
 Groups = list[tuple[int, ...]]
 Batch = Sequence[tuple[int, tuple[int, ...]]]
 """The groups of a batch, each as a prompt and the numbers of the members' trajectories in ascending order."""
-
-
-Kept = tuple[list[int], list[str], list[str]]
-"""Rows, keys and uids of a batch."""
 
 
 @dataclass(frozen=True)
@@ -61,21 +57,21 @@ class Method:
         """Whether a group in which all rewards are equal is replaced by a group of another prompt."""
         return bool(self.algorithm.filter_groups.enable)
 
-    def advantages(self, rows: TabularRows, kept: Kept, samples: int, padding: int = 0) -> Any:
+    def advantages(self, rows: TabularRows, kept: Mapping[str, int], samples: int, padding: int = 0) -> Any:
         """Return the advantages (rows, tokens) as the trainer computes them.
 
         Args:
             rows: the rows of the process.
-            kept: rows, keys and uids of the batch.
+            kept: the rows of the batch by key.
             samples: `rollout.n`.
             padding: number of padding rows.
         """
-        numbers, keys, uids = kept
+        padded = {**kept, **{f"pad0_{place}_0": -1 for place in range(padding)}}
         algorithm = self.algorithm
         compute: Any = self.estimator if callable(self.estimator) else estimate
         result = compute(
-            rows.data(numbers, uids, padding, self.estimator in GREEDY),
-            [*keys, *(f"{PADDING}_{place}_0" for place in range(padding))],
+            rows.data(padded, self.estimator in GREEDY),
+            list(padded),
             adv_estimator=self.estimator,
             gamma=algorithm.gamma,
             lam=algorithm.lam,
@@ -105,13 +101,6 @@ class Method:
         if mode == "token-sum":
             return loss / samples
         return loss * (actor.loss_scale_factor or 1) if mode == "seq-mean-token-sum-norm" else loss
-
-
-class GradientEstimate(NamedTuple):
-    """The mean of a gradient and its total variance, per sample."""
-
-    mean: Any
-    variance: float
 
 
 class TabularWorld:
@@ -151,22 +140,22 @@ class TabularWorld:
             total = total + mean
         return torch.autograd.grad(total / self.process.prompts, self.logits_SA)[0].flatten()
 
-    def estimated(self, method: Method) -> GradientEstimate:
-        """Return the mean and variance of a method's gradient over all batches with one group per prompt."""
+    def estimated(self, method: Method) -> tuple[Any, float]:
+        """Return a method's mean gradient over all batches with one group per prompt, and its per-sample variance."""
         choices = [self._choices(prompt, method) for prompt in range(self.process.prompts)]
         known: dict[Any, Any] = {}
         if not method.is_coupled:
             every = [(prompt, group) for prompt, own in enumerate(choices) for group, _ in own]
             kept = self._kept(method, every)
-            advantages_BT, uids = method.advantages(self._rows, kept, self.process.members), kept[2]
+            advantages_BT = method.advantages(self._rows, kept, self.process.members)
             for place, choice in enumerate(every):
-                known[choice] = advantages_BT[[row for row, uid in enumerate(uids) if uid == f"g{place}"]]
+                known[choice] = advantages_BT[[row for row, key in enumerate(kept) if key.startswith(f"g{place}_")]]
         mean, square = torch.zeros(self.logits_SA.numel(), dtype=torch.float64), 0.0
         for batch in itertools.product(*choices):
             weight = math.prod(weight for _, weight in batch)
             gradient = self.gradient(method, [(prompt, group) for prompt, (group, _) in enumerate(batch)], known)
             mean, square = mean + weight * gradient, square + weight * float(gradient @ gradient)
-        return GradientEstimate(mean, (square - float(mean @ mean)) * self.process.members * self.process.prompts)
+        return mean, (square - float(mean @ mean)) * self.process.members * self.process.prompts
 
     def large_batch(self, method: Method, groups: int, seed: int = 0) -> Any:
         """Return a method's gradient on one batch with the given number of groups per prompt.
@@ -185,7 +174,7 @@ class TabularWorld:
     def gradient(self, method: Method, batch: Batch, known: Mapping[Any, Any] | None = None) -> Any:
         """Return a method's per-sample gradient on a batch; `known` may contain the advantages of its groups."""
         kept = self._kept(method, batch)
-        if not (rows := kept[0]):
+        if not (rows := list(kept.values())):
             return torch.zeros_like(self.logits_SA).flatten()
         if known:
             advantages_BT = torch.cat([known[group] for group in batch])
@@ -197,12 +186,11 @@ class TabularWorld:
         loss = method.loss(log_probs_BT, advantages_BT, mask_BT, self.process.members * len(batch))
         return -torch.autograd.grad(loss, self.logits_SA)[0].flatten()
 
-    def _kept(self, method: Method, batch: Batch) -> Kept:
-        """Return the rows, keys and uids of a batch without those of groups that are too small."""
-        columns = list(zip(*self._rows.of_batch(batch), strict=True))
-        gone = lone([key for _, key, _ in columns], method.fewest)
-        kept = [each for each in columns if each[1] not in gone]
-        return [row for row, *_ in kept], [key for _, key, _ in kept], [uid for *_, uid in kept]
+    def _kept(self, method: Method, batch: Batch) -> dict[str, int]:
+        """Return the rows of a batch by key, without those of groups that are too small."""
+        rows = self._rows.of_batch(batch)
+        gone = lone(list(rows), method.fewest)
+        return {key: row for key, row in rows.items() if key not in gone}
 
     def depends_on_padding(self, method: Method) -> bool:
         """Whether padding rows change the advantages of other rows."""
