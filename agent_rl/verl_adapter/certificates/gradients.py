@@ -7,7 +7,6 @@ computes the gradient, all in float64. An estimator's result must not depend on 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections import Counter
@@ -220,7 +219,9 @@ class TabularWorld:
 
     def _probabilities(self, prompt: int, groups: Sequence[tuple[int, ...]]) -> Any:
         """Return the probability of each group, summed over all orders of its members."""
-        orders = [math.lgamma(len(group) + 1) - sum(map(_log_factorial, Counter(group).values())) for group in groups]
+        orders = [
+            math.lgamma(len(group) + 1) - sum(math.lgamma(n + 1) for n in Counter(group).values()) for group in groups
+        ]
         log_probs = self._log_probs(prompt)[torch.tensor(groups)].sum(-1)
         return (log_probs + torch.tensor(orders, dtype=torch.float64)).exp()
 
@@ -231,8 +232,3 @@ class TabularWorld:
         chances = torch.tensor([math.log(each.chance) for each in own], dtype=torch.float64)
         tokens = [torch.stack([table_SA[self._states[s], action] for s, action, _ in each.sampled()]) for each in own]
         return torch.stack([each.sum() for each in tokens]) + chances
-
-
-@functools.cache
-def _log_factorial(number: int) -> float:
-    return math.lgamma(number + 1)
