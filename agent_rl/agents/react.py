@@ -77,8 +77,7 @@ _LABEL = re.compile(
     r"^[ \t]*(Thought|Action|Action[ \t]+Input|Observation|Final[ \t]+Answer)[ \t]*:", re.IGNORECASE | re.MULTILINE
 )
 _STRICT = [["Action:", "Action Input:"], ["Final Answer:"]]
-_FENCE = "```"
-_FENCE_OPENING = re.compile(r"\w*[ \t]*\n|json")
+_FENCED = re.compile(r"```(?:\w*[ \t]*\n|json)?(.*)```", re.DOTALL)
 
 
 def invalid_json(tool: str) -> str:
@@ -172,7 +171,8 @@ def _require_form(text: str) -> None:
 
 def _arguments(name: str, raw: str, tools: Sequence[ToolSpec], *, strict: bool) -> dict[str, Any]:
     """Parse an action's input: a JSON object or, unless `strict`, the bare text of a tool's only parameter."""
-    raw = raw if strict else _unfenced(raw)
+    if not strict and (fenced := _FENCED.fullmatch(raw)):
+        raw = fenced[1].strip()
     try:
         value = read_json(raw)
     except ValueError:
@@ -192,11 +192,3 @@ def _arguments(name: str, raw: str, tools: Sequence[ToolSpec], *, strict: bool) 
     if raw.startswith(("{", "[")) and not (isinstance(value, list) and "array" in kinds):
         raise MalformedActionError(invalid_json(name))
     return {parameter: raw if "string" in kinds and not isinstance(value, str) else value}
-
-
-def _unfenced(raw: str) -> str:
-    if not (raw.startswith(_FENCE) and raw.endswith(_FENCE) and len(raw) >= 2 * len(_FENCE)):
-        return raw
-    inner = raw[len(_FENCE) : -len(_FENCE)]
-    opening = _FENCE_OPENING.match(inner)
-    return (inner[opening.end() :] if opening else inner).strip()
