@@ -51,8 +51,9 @@ def session_of(key: str) -> str:
 
 
 def final_rows(keys: Sequence[str]) -> dict[str, int]:
-    """Return the row of each session's last sequence, which represents the whole trajectory."""
-    return {session_of(key): row for row, key in sorted(enumerate(keys), key=lambda e: int(e[1].rpartition("_")[2]))}
+    """Return the row of each session's last sequence, which represents the whole trajectory, without padding rows."""
+    rows = [row for row, key in enumerate(keys) if not key.startswith("pad")]
+    return {session_of(keys[row]): row for row in sorted(rows, key=lambda row: int(keys[row].rpartition("_")[2]))}
 
 
 def finals(keys: Sequence[str]) -> list[str]:
@@ -186,9 +187,8 @@ def trajectory_advantages(compute: Callable[..., Any], data: Any, batch_keys: Se
     """Compute each trajectory's advantage from its last sequence, and assign it to all its tokens; padding gets 0."""
     import torch
 
-    own = [row for row, key in enumerate(batch_keys) if not key.startswith("pad")]  # the other rows are padding
-    places = final_rows([batch_keys[row] for row in own])
-    rows = [own[place] for place in places.values()]
+    places = final_rows(batch_keys)
+    rows = list(places.values())
     final = compute(data.select_idxs(rows), batch_keys=[batch_keys[row] for row in rows]).batch
     values = final["advantages"][torch.arange(len(rows)), final["response_mask"].argmax(dim=1)].tolist()
     of_session = dict(zip(places, values, strict=True))

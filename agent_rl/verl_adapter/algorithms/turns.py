@@ -154,7 +154,7 @@ class TurnTable:
         if "token_level_scores" in data.batch:
             scores_BT = data.batch["token_level_scores"].cpu().numpy()
         own = [row for row, key in enumerate(batch_keys) if not key.startswith("pad")]
-        finals = {name: own[place] for name, place in final_rows([batch_keys[row] for row in own]).items()}
+        finals = final_rows(batch_keys)
         sessions = {name: place for place, name in enumerate(finals)}
         rows = [sessions.get(session_of(key), -1) for key in batch_keys]
         turns_BT, lengths = np.zeros(mask_BT.shape, dtype=int), [0] * len(sessions)
