@@ -131,7 +131,7 @@ def _can_be_checked(config: Any) -> bool:
 
 def _damage(folder: Path, config: Any) -> str:
     """Return a description of a checkpoint's damage, or an empty string."""
-    files = [folder / file for file in _files(config, needs_critic(config))]
+    files = [folder / file for file in _files(config)]
     with ThreadPoolExecutor() as pool:
         return next(filter(None, pool.map(_damage_of_file, files)), "")
 
@@ -159,7 +159,7 @@ def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
         return
     if not _can_be_checked(config):
         return
-    missing = next((file for file in _files(config, needs_critic(config)) if not (folder / file).is_file()), None)
+    missing = next((file for file in _files(config) if not (folder / file).is_file()), None)
     if missing is not None:
         shards = sorted((folder / missing).parent.glob(f"{missing.name.split('_')[0]}_*_rank_0.pt"))
         mismatch = f"; {shards[0].name} was written by another number of ranks" if shards else ""
@@ -180,10 +180,10 @@ def _resumed(trainer: Any) -> tuple[str, Path] | None:
     return str(tracker), tracker.with_name(f"global_step_{tracker.read_text().strip()}")
 
 
-def _files(config: Any, use_critic: bool) -> Iterator[Path]:
+def _files(config: Any) -> Iterator[Path]:
     """Yield the files that verl will load: each rank's files, and the dataloader's state."""
     roles = [("actor", config.actor_rollout_ref.actor)]
-    if use_critic:
+    if needs_critic(config):
         roles.append(("critic", config.critic))
     for role, section in roles:
         parts = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
