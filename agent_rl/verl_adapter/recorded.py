@@ -8,8 +8,6 @@ sums of floats depend on this order, which was the order in which the episodes e
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -30,6 +28,7 @@ from agent_rl.trajectory.trace.tables import split_of
 from agent_rl.verl_adapter.algorithms.turns import REWARDS
 from agent_rl.verl_adapter.stragglers import EndedEarlyError
 from agent_rl.work.parts import parts, whole_lines
+from agent_rl.work.store import reply_key
 
 KEY = "agent_rl.policy.trace"
 
@@ -168,4 +167,4 @@ run_at = cache(RecordedRun)
 def _row_key(row: Mapping[str, Any]) -> str:
     """Return a hash of a row's data, without the columns that verl's workers remove from the row."""
     own = {name: value for name, value in row.items() if name != "agent_name" and not name.startswith("__")}
-    return hashlib.blake2b(json.dumps(own, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return reply_key(own)
