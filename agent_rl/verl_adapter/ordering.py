@@ -204,9 +204,9 @@ def _facts(dataset: Any, settings: DataSettings) -> RowFacts:
     Raises:
         ConfigError: the data set is not verl's, or has no `data_source` column.
     """
-    frame = getattr(dataset, "dataframe", None)
+    frame: Any = getattr(dataset, "dataframe", None)
     columns = getattr(frame, "column_names", None)
-    if frame is None or columns is None:
+    if columns is None:
         problem = f"{type(dataset).__name__} has no table of rows for agent_rl.data to order"
         raise ConfigError("data.custom_cls", problem, "Derive it from RLHFDataset, or remove the agent_rl.data section")
     if "data_source" not in columns:
