@@ -48,10 +48,9 @@ class PerLoop(Generic[T]):
         """Return the running loop's value."""
         loop = asyncio.get_running_loop()
         if loop not in self._values:
-            for known in [
-                known for known in list(self._values) if known.is_closed()
-            ]:  # only closed loops, because loops of other threads may still run
-                self._values.pop(known, None)
+            for known in list(self._values):
+                if known.is_closed():  # loops of other threads may still run
+                    self._values.pop(known, None)
             self._values[loop] = self._make()
         return self._values[loop]
 
