@@ -120,10 +120,9 @@ class ChatTemplate:
 
     def rendered(self, messages: Messages, tools: Any = None, *, prompt: bool) -> str:
         """Parse the calls in the turns, as a server does, and then render the conversation."""
-        if self.asks_for_calls:
-            return self._fitted_text(messages, tools, prompt=prompt)
-        with contextlib.suppress(Exception):
-            return self.text(self.fitted(self._with_calls(messages)), tools, prompt=prompt)
+        if not self.asks_for_calls:
+            with contextlib.suppress(Exception):
+                return self.text(self.fitted(self._with_calls(messages)), tools, prompt=prompt)
         return self._fitted_text(messages, tools, prompt=prompt)
 
     def prompt_ids(self, messages: Messages, tools: Any = None) -> list[int]:
@@ -308,11 +307,12 @@ class ChatTemplate:
     @cached_property
     def _no_tools(self) -> list[Any] | None:
         """The value that means "no tools" to the template; a template that fails with None may need an empty list."""
-        self.__dict__["_no_tools"] = None
-        if self._try([USER]) is not None:
-            return None
-        self.__dict__["_no_tools"] = []
-        return None if self._try([USER]) is None else []
+        values: tuple[list[Any] | None, ...] = (None, [])
+        for tools in values:
+            with contextlib.suppress(Exception):  # a chat template may raise any exception
+                self._rendered([USER], tools, prompt=False)
+                return tools
+        return None
 
     def _try(self, messages: Messages) -> str | None:
         try:
