@@ -25,7 +25,7 @@ from typing import Any
 from agent_rl.agents import registry
 from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.episode.budget import EpisodeLimits
-from agent_rl.agents.episode.format import spoken
+from agent_rl.agents.episode.format import joined_content, spoken
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
 from agent_rl.agents.users.user import User
 from agent_rl.errors import ConfigError, UnscoredError
@@ -121,9 +121,8 @@ class FoldingPolicy(Policy):
         answer = "\n".join(part["text"] for part in shown if part["type"] == "text")
         text = f"Your notes so far:\n{notes}\n\nThe answer to your last action:\n{answer}"
         images = [part for part in shown if part["type"] != "text"]
-        if isinstance(last["content"], str) and not images:
-            return [*before, {**last, "content": f"{last['content']}\n\n{text}"}]
-        return [*before, {**last, "content": [*_parts(last), *images, {"type": "text", "text": text}]}]
+        added = [*images, {"type": "text", "text": text}] if images else text
+        return [*before, {**last, "content": joined_content(last["content"], added)}]
 
 
 def _folded(settings: AgentRLSettings) -> Agent:

@@ -20,6 +20,7 @@ __all__ = [
     "TextFormat",
     "TextToolFormat",
     "dropped_thoughts",
+    "joined_content",
     "spoken",
     "thoughts_of",
     "with_images",
@@ -104,9 +105,7 @@ class Format(ABC):
         if not messages:
             return [{"role": "user", "content": text}]
         *before, last = messages
-        content = last["content"]
-        announced = f"{content}\n\n{text}" if isinstance(content, str) else [*content, {"type": "text", "text": text}]
-        return [*before, {**last, "content": announced}]
+        return [*before, {**last, "content": joined_content(last["content"], text)}]
 
     def _shown(self, text: str) -> str:
         before, after = self.around
@@ -210,6 +209,14 @@ def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str
         return [*images, {"type": "text", "text": text}]
     parts = [texts[0], *(part for pair in zip(images, texts[1:], strict=True) for part in pair)]
     return [part for part in parts if part.get("text") != ""]
+
+
+def joined_content(first: Any, second: Any) -> Any:
+    """Return the contents of two messages as the content of one message: text, or a list of parts."""
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    parts = [[{"type": "text", "text": each}] if isinstance(each, str) else list(each) for each in (first, second)]
+    return parts[0] + parts[1]
 
 
 def spoken(text: str) -> str:

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from agent_rl.agents.episode.budget import EpisodeLimits
-from agent_rl.agents.episode.format import spoken
+from agent_rl.agents.episode.format import joined_content, spoken
 from agent_rl.agents.policies.call_messages import CALL_ID, MARK, call_turns, marked_turns
 from agent_rl.agents.policies.shown_tools import SYNTAX, as_user_message, with_tools
 from agent_rl.agents.syntaxes import SYNTAXES, Syntax
@@ -161,7 +161,7 @@ class ChatTemplate:
         joined: list[dict[str, Any]] = []
         for message in fitted:
             if joined and message["role"] == joined[-1]["role"] == "user":
-                joined[-1] = {**joined[-1], "content": _joined(joined[-1]["content"], message["content"])}
+                joined[-1] = {**joined[-1], "content": joined_content(joined[-1]["content"], message["content"])}
             else:
                 joined.append(message)
         return joined
@@ -368,13 +368,6 @@ def same_beginning(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Return how many leading items of two sequences are equal."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))
-
-
-def _joined(first: Any, second: Any) -> Any:
-    if isinstance(first, str) and isinstance(second, str):
-        return f"{first}\n\n{second}"
-    parts = [[{"type": "text", "text": each}] if isinstance(each, str) else list(each) for each in (first, second)]
-    return parts[0] + parts[1]
 
 
 def load_tokenizer(name: str, key: str) -> Any:
