@@ -150,7 +150,7 @@ class _Episode:
         self.started = time.monotonic()
         self.malformed_in_a_row = 0
         self.calls = 0
-        self.repeats = Repeats() if budget.max_repeats is not None else None
+        self.repeats = Repeats()
         self.announced: StopReason | None = None
         """The budget that led to the announcement of a final turn; None before any announcement."""
         policy.reserve = budget.final.reserve_tokens if budget.final else 0
@@ -254,7 +254,7 @@ class _Episode:
         self.calls += sum(not self.tools.answers(call.name) for call in calls)
         if self.budget.max_tool_calls is not None and self.calls > self.budget.max_tool_calls:
             return StopReason.MAX_TOOL_CALLS
-        if self.repeats is not None and self.budget.max_repeats is not None:
+        if self.budget.max_repeats is not None:
             self.repeats.add(calls)
             if self.repeats.in_a_row >= self.budget.max_repeats:
                 return StopReason.REPETITION
