@@ -85,8 +85,10 @@ def _connected(fields: str, value: str) -> Service:
         headers["authorization"] = f"Basic {encoded}"
     elif auth is not None and auth.type == "bearer":
         headers["authorization"] = f"Bearer {value}"
+    elif auth is not None and auth.type == "query":
+        params[auth.name or ""] = value
     elif auth is not None:
-        (headers if auth.type == "header" else params)[_auth_name(auth, headers)] = value
+        headers[header_name("auth.name", auth.name or "", FRAMING_HEADERS | set(headers))] = value
     taken = {("header", name) for name in headers} | {("query", name) for name in params}
     limits = RemoteLimits(**connection.model_dump(include=set(RemoteLimits.model_fields)))
     hosts = _hosts(connection)
@@ -105,13 +107,6 @@ def _credential(auth: Auth) -> str:
         remedy = "Remove it" if auth.name else f"Set the name of the {auth.type}"
         raise ConfigError("auth.name", f"{auth.name!r} does not match type {auth.type!r}", remedy)
     return value
-
-
-def _auth_name(auth: Auth, headers: Mapping[str, str]) -> str:
-    name = auth.name or ""
-    if auth.type == "query":
-        return name
-    return header_name("auth.name", name, FRAMING_HEADERS | set(headers))
 
 
 def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
