@@ -79,15 +79,13 @@ class SympyRequest:
         """Return the variable of the operation."""
         if self.declared:
             return self.declared[0]
-        free = self.free()
-        if not free:
-            return sympy.Symbol("x")
+        free = self.free() or [sympy.Symbol("x")]
+        if len(free) == 1:
+            return free[0]
         for name in PREFERRED:
-            if len(free) > 1 and sympy.Symbol(name) in free:
+            if sympy.Symbol(name) in free:
                 return sympy.Symbol(name)
-        if len(free) > 1:
-            raise Refusal(f"say which of {', '.join(map(str, free))} is the `variable`")
-        return free[0]
+        raise Refusal(f"say which of {', '.join(map(str, free))} is the `variable`")
 
     def matrix(self) -> Any:
         try:
@@ -172,9 +170,9 @@ def solve(request: SympyRequest) -> str:
     if not unknowns:
         raise Refusal("there is no unknown to solve for")
     if not equations:
-        return str(sympy.reduce_inequalities(conditions, unknowns[0] if len(unknowns) == 1 else request.variable()))
-    if len(equations) == 1 and len(conditions) == 1:
-        return solve_one(equations[0], unknowns[0] if len(unknowns) == 1 else request.variable())
+        return str(sympy.reduce_inequalities(conditions, request.variable()))
+    if len(conditions) == 1:
+        return solve_one(equations[0], request.variable())
     solutions = sympy.solve(equations, unknowns, dict=True)
     tests = [part for part in conditions if is_inequality(part)]
     solutions = [solution for solution in solutions if not any(test.subs(solution) == sympy.false for test in tests)]
@@ -213,12 +211,11 @@ def differentiate(request: SympyRequest) -> str:
 
 
 def integrate(request: SympyRequest) -> str:
-    variable = request.variable()
     if request.has("lower") or request.has("upper"):
-        limits = (variable, request.value("lower"), request.value("upper"))
+        limits = bounds(request)
         value = sympy.integrate(request.expression, limits)
         return without_closed_form(request.expression, limits) if value.has(sympy.Integral) else show(value)
-    value = sympy.integrate(request.expression, variable)
+    value = sympy.integrate(request.expression, request.variable())
     if value.has(sympy.Integral):
         raise Refusal("no antiderivative in closed form was found")
     return f"{show(value)} + C"
