@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Collection
 from typing import Any
@@ -27,7 +26,7 @@ def user_function(loaded: Any, more: Collection[str]) -> UserFunction:
     Raises:
         ConfigError: the function cannot be called.
     """
-    raw, options = loaded.args if isinstance(loaded, functools.partial) and len(loaded.args) == 2 else (loaded, {})
+    raw, options = loaded.args
     return UserFunction(raw, Place(f"{CUSTOM_FUNCTION}.name"), options=options, more=more)
 
 
