@@ -51,9 +51,9 @@ def required_multiple(trainer: Any, dp_size: int) -> int:
     """Return the number that must divide the number of rows of a padded batch."""
     config = trainer.config
     policy = config.actor_rollout_ref
-    parts = [_rows_of_one_gpu(mini_batches(trainer, policy.actor), policy.actor)]
+    parts = [_rows_of_one_gpu(trainer, policy.actor)]
     if trainer.use_critic:
-        parts.append(_rows_of_one_gpu(mini_batches(trainer, config.critic), config.critic))
+        parts.append(_rows_of_one_gpu(trainer, config.critic))
     for section in (policy.rollout, policy.ref):  # the rollout and reference passes do not split a batch
         if not section.log_prob_use_dynamic_bsz:
             parts.append(section.log_prob_micro_batch_size_per_gpu or 1)
@@ -114,10 +114,10 @@ def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -
         batch.extra_info.pop("num_mini_batch", None)  # the actor and the critic set different numbers
 
 
-def _rows_of_one_gpu(number: int, part: Any) -> int:
+def _rows_of_one_gpu(trainer: Any, part: Any) -> int:
     """Return the number that must divide each GPU's number of rows, so that fixed-size micro-batches are full."""
     micro = 1 if part.use_dynamic_bsz else part.ppo_micro_batch_size_per_gpu or 1
-    return int(number * micro)
+    return int(mini_batches(trainer, part) * micro)
 
 
 def needs_log_probs(trainer: Any) -> bool:
