@@ -16,6 +16,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
@@ -83,12 +84,14 @@ def whole_lines(path: str | os.PathLike[str], start: int) -> Iterator[tuple[int,
             start += len(line)
 
 
+@lru_cache
 def sibling(trace: str | os.PathLike[str], kind: str) -> Path:
     """Return the path of a file next to a trace: `trace.<kind>.jsonl` for `trace.jsonl`."""
     path = Path(trace)
     return path.with_name(f"{path.stem}.{kind}{path.suffix}")
 
 
+@lru_cache  # a path interns its name; names interned for each write would make Python's table of names grow by 15 MB
 def _part(first: Path, number: int) -> Path:
     return first.with_name(f"{first.stem}.{number}{first.suffix}") if number else first
 

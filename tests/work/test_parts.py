@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from agent_rl.trajectory import trace
+from agent_rl.work.parts import sibling
 
 MIB = 1 << 20
 LENGTH = 64 * MIB + len('{"text": ""}\n')
@@ -43,6 +44,17 @@ def test_a_part_that_has_its_size_is_followed_by_the_next(tmp_path):
         path.unlink()
     trace.append_lines(first, b"new\n", part_bytes=100)
     assert first.read_bytes() == b"new\n"
+
+
+def test_a_later_write_interns_no_name_again(tmp_path, monkeypatch):
+    first, names, intern = tmp_path / "trace.jsonl", [], sys.intern
+    monkeypatch.setattr(sys, "intern", lambda name: names.append(name) or intern(name))
+
+    def write():
+        trace.append_lines(sibling(first, "tokens"), b"x\n", part_bytes=100)
+        return names.count("trace.tokens.1.jsonl")
+
+    assert write() == write() == 1
 
 
 def test_another_process_goes_on_in_the_newest_part(tmp_path):
