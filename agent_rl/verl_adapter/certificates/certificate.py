@@ -24,7 +24,7 @@ EXACT, SAME_DIRECTION, NEAR = 1e-6, 1e-9, 1e-3
 
 
 def certify(
-    names: Sequence[str], estimator: str | None = None, sizes: Sequence[int] = LARGE, small: bool = False
+    names: Sequence[str], estimator: str | None = None, sizes: Sequence[int] = LARGE
 ) -> Iterator[dict[str, Any]]:
     """Yield the certificate of each method.
 
@@ -32,19 +32,18 @@ def certify(
         names: values of `algo=` or estimators; if both `names` and `estimator` are missing, all methods are certified.
         estimator: a user's function, `file.py:f`.
         sizes: the number of groups per prompt in each of the batches, from small to large.
-        small: whether to use only the small processes.
 
     Raises:
         ConfigError: a name is unknown, or the function does not exist.
     """
     chosen = [] if estimator and not names else methods.find(list(names))
     if estimator is not None:
-        yield certify_method(estimator, methods.user_method(estimator), sizes, small)
+        yield certify_method(estimator, methods.user_method(estimator), sizes)
     for name in chosen:
-        yield certify_method(name, methods.method(name), sizes, small)
+        yield certify_method(name, methods.method(name), sizes)
 
 
-def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, small: bool = False) -> dict[str, Any]:
+def certify_method(name: str, method: Method, sizes: Sequence[int]) -> dict[str, Any]:
     """Return a method's certificate.
 
     `cosine` and `length` compare the mean gradient with the exact gradient: the worst cosine and the range of lengths
@@ -53,8 +52,7 @@ def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, smal
     same figure for `rloo` (geometric mean over the processes). None means that a figure was not computed. `processes`
     contains the figures for each process; for an estimator in `WHITENED`, each cosine is that of the largest batch.
     """
-    processes = [process for process in PROCESSES if process.is_small or not small]
-    return summarize(name, method, [certify_process(world(process), method, sizes) for process in processes])
+    return summarize(name, method, [certify_process(world(process), method, sizes) for process in PROCESSES])
 
 
 def summarize(name: str, method: Method, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -95,7 +95,6 @@ class TabularProcess:
         members: samples per prompt.
         prompts: prompts per batch.
         has_two_levels: whether the reward of every trajectory is 0 or 1.
-        is_small: whether the process is used in certificates of reduced size.
         bias: a number that is added to the logits of token 1.
     """
 
@@ -103,7 +102,6 @@ class TabularProcess:
     members: int
     prompts: int = 1
     has_two_levels: bool = False
-    is_small: bool = False
     bias: float = 0.0
 
     @property
@@ -208,12 +206,12 @@ def components(play: TabularTrajectory) -> None:
 
 
 PROCESSES = (
-    TabularProcess(lengths, members=4, is_small=True, bias=-0.3),
+    TabularProcess(lengths, members=4, bias=-0.3),
     TabularProcess(turn_rewards, members=2),
     TabularProcess(shared, members=3, has_two_levels=True),
-    TabularProcess(folded, members=2, is_small=True),
+    TabularProcess(folded, members=2),
     TabularProcess(two_prompts, members=2, prompts=2, has_two_levels=True),
-    TabularProcess(all_equal, members=4, has_two_levels=True, is_small=True, bias=-0.4),
+    TabularProcess(all_equal, members=4, has_two_levels=True, bias=-0.4),
     TabularProcess(unscored, members=3, has_two_levels=True),
     TabularProcess(components, members=3),
 )
