@@ -33,6 +33,7 @@ _PASSED_ON = (
     *("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME"),
     *("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"),
 )
+"""Environment variables that locate programs, libraries and modules; none contains an API key."""
 
 
 class WorkerTimeout(Exception):
@@ -49,11 +50,6 @@ class WorkerDied(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(f"the process exited with status {status}")
         self.status = status
-
-
-def bare_environment() -> dict[str, str]:
-    """Return the environment variables that locate programs, libraries and modules; none contains an API key."""
-    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
 
 
 class Workers:
@@ -118,7 +114,8 @@ class Workers:
 
     def _start(self) -> subprocess.Popen[bytes]:
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        environment = {**bare_environment(), "OMP_NUM_THREADS": "1"}
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment["OMP_NUM_THREADS"] = "1"
         problem = f"the process that {self._what} does not start"
         try:
             process = subprocess.Popen(
