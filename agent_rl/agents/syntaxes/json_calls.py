@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_rl.agents.syntaxes.reading import call_from, read_call_json, read_json, unreadable, without_ends
-from agent_rl.agents.syntaxes.tagged_calls import blocks
+from agent_rl.agents.syntaxes.tagged_calls import Parsed, blocks
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
-
-Parsed = tuple[str, list[ToolCall]]
 
 _PYTHON_TAG = "<|python_tag|>"
 _TOOL_CALLS, _ARGS, _CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
