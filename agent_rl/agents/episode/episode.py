@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from agent_rl.agents.episode.budget import EpisodeBudget, FinalTurn, Repeats
@@ -134,26 +134,24 @@ def _explain(trajectory: Trajectory, error: Exception) -> None:
     trajectory.error = str(error) if isinstance(error, AgentRLError) else f"{type(error).__name__}: {error}"
 
 
+@dataclass
 class _Episode:
-    def __init__(
-        self,
-        policy: Policy,
-        format: Format,
-        tools: ToolSession,
-        budget: EpisodeBudget,
-        hooks: Hooks | None,
-        user: User | None,
-        trajectory: Trajectory,
-    ) -> None:
-        self.policy, self.format, self.tools, self.budget = policy, format, tools, budget
-        self.hooks, self.user, self.trajectory = hooks, user, trajectory
-        self.started = time.monotonic()
-        self.malformed_in_a_row = 0
-        self.calls = 0
-        self.repeats = Repeats()
-        self.announced: StopReason | None = None
-        """The budget that led to the announcement of a final turn; None before any announcement."""
-        policy.reserve = budget.final.reserve_tokens if budget.final else 0
+    policy: Policy
+    format: Format
+    tools: ToolSession
+    budget: EpisodeBudget
+    hooks: Hooks | None
+    user: User | None
+    trajectory: Trajectory
+    started: float = field(default_factory=time.monotonic)
+    malformed_in_a_row: int = 0
+    calls: int = 0
+    repeats: Repeats = field(default_factory=Repeats)
+    announced: StopReason | None = None
+    """The budget that led to the announcement of a final turn; None before any announcement."""
+
+    def __post_init__(self) -> None:
+        self.policy.reserve = self.budget.final.reserve_tokens if self.budget.final else 0
 
     async def turn(self) -> StopReason | None:
         """Generate one assistant message and answer it; return the stop reason if this turn ends the episode."""
