@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from agent_rl.data.shares import shares
 from agent_rl.errors import ConfigError, FatalError
-from agent_rl.settings.data import DataSettings, StageSettings
+from agent_rl.settings.data import DataSettings, DropSettings, StageSettings
 
 KEY = "agent_rl.data"
 CHUNK = 256
@@ -118,7 +118,7 @@ class RowOrder:
                 weights, temperature, key = stage.weights, None, f"stages[{number}].weights"
             self._shares.append(shares(counts, weights, temperature, rows.files, f"{KEY}.{key}"))
         self._position = _Progress(seed, [_Pass() for _ in names], [0.0] * len(names))
-        self._permutations: dict[int, tuple[_Pass, NDArray[np.int64]]] = {}
+        self._permutations: dict[int, tuple[_Pass, Numbers]] = {}
         self._require_drawable()
 
     def next(self) -> int:
@@ -260,7 +260,7 @@ class RowOrder:
         current.cursor = len(rows)
         return None
 
-    def _permutation(self, code: int) -> NDArray[np.int64]:
+    def _permutation(self, code: int) -> Numbers:
         """Return the rows of a source in the order of its current pass."""
         current = self._position.passes[code]
         known, rows = self._permutations.get(code, (None, np.zeros(0, dtype=np.int64)))
@@ -274,7 +274,7 @@ class RowOrder:
             self._permutations[code] = current, rows
         return rows
 
-    def _allowed(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _allowed(self, rows: Numbers) -> Mask:
         """Whether each row belongs to the current stage and is not dropped."""
         return self._in_range(rows, self._stages[self._position.stage].difficulty) & ~self._is_dropped(rows)
 
@@ -286,12 +286,9 @@ class RowOrder:
 
     def _is_dropped(self, rows: Numbers) -> Mask:
         """Whether each row was solved on too many consecutive visits, or hopeless on too many."""
-        drop, streaks = self._settings.drop, self._streaks[rows]
-        dropped: Mask = np.zeros(len(rows), dtype=np.bool_)
-        if drop is not None and drop.solved_after is not None:
-            dropped |= streaks >= drop.solved_after
-        if drop is not None and drop.hopeless_after is not None:
-            dropped |= streaks <= -drop.hopeless_after
+        drop, streaks = self._settings.drop or DropSettings(), self._streaks[rows]
+        solved, hopeless = drop.solved_after or math.inf, drop.hopeless_after or math.inf
+        dropped: Mask = (streaks >= solved) | (streaks <= -hopeless)
         return dropped
 
     def _is_in_band(self, rows: Numbers) -> Mask:
@@ -338,7 +335,7 @@ class RowOrder:
                 raise ConfigError(key, problem, f"Choose a range that overlaps {values.min():g} to {values.max():g}")
 
 
-def hashed(key: str, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+def hashed(key: str, numbers: Numbers) -> NDArray[np.uint64]:
     """Hash each number into the range 0 to 2^64 - 1 with splitmix64 (https://prng.di.unimi.it/splitmix64.c)."""
     start = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little")
     mixed: NDArray[np.uint64] = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
