@@ -1,6 +1,6 @@
 """Converts function-calling data to rows: BFCL, ToolRL's RLLA, and xLAM.
 
-    {"id": ..., "question": [[message, ...], ...], "function": [schema, ...]}     BFCL; its answers are in `--answers`
+    {"id": ..., "question": [[message, ...], ...], "function": [schema, ...]}     BFCL; another file has its answers
     {"query": ..., "tools": "[...]", "answers": "[{name, arguments}, ...]"}       xLAM
     {"prompt": [...], "reward_model": {"ground_truth": "<tool_call>..."}}         RLLA, a row of verl
 
@@ -96,19 +96,16 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
     }
 
 
-def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
+def read_with_answers(path: Path) -> Iterator[Raw]:
     """Yield BFCL's questions with the answers that have the same `id`; yield examples from other files unchanged.
 
-    Args:
-        path: file of questions.
-        answers: file of answers; None means the file next to `path` with `_answers` in its name, or the file in BFCL's
-            `possible_answer` folder, if one of them exists.
+    The answers are in the file next to `path` with `_answers` in its name, or in BFCL's `possible_answer` folder.
 
     Raises:
         ConfigError: a question has no answer in the file.
     """
     candidates = (path.with_name(f"{path.stem}_answers{path.suffix}"), path.parent / "possible_answer" / path.name)
-    answers = answers or next((file for file in candidates if file.exists()), None)
+    answers = next((file for file in candidates if file.exists()), None)
     truths = {raw.value.get("id"): raw.value for raw in read_raw(answers)} if answers else {}
     for raw in read_raw(path):
         value = raw.value
