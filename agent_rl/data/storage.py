@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from agent_rl.data.contract import check_row
 from agent_rl.data.sources import read_raw
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.trajectory import as_json_type
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,18 +222,9 @@ def _table(rows: list[dict[str, Any]], path: Path, first: int) -> pa.Table:
 
 def _json(value: Any, place: str) -> str:
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=as_json_type)
         text.encode()  # fails for an unpaired surrogate, here where the row is known instead of later in a batch
         return text
     except (TypeError, ValueError, RecursionError) as error:
         remedy = "Write text, numbers, lists and mappings; put media in images and videos"
         raise ConfigError(place, f"JSON cannot represent {value!r:.80} ({error})", remedy) from error
-
-
-def _plain(value: Any) -> Any:
-    """Convert numpy values, and mappings other than dicts, to Python's own types."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

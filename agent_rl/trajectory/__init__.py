@@ -36,6 +36,7 @@ __all__ = [
     "ToolStatus",
     "Trajectory",
     "Turn",
+    "as_json_type",
     "call_key",
     "plain",
     "plain_reward",
@@ -265,12 +266,12 @@ class Trajectory:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the trajectory to JSON data (only str, int, float, bool, None, list, dict)."""
-        data: dict[str, Any] = _adapter().dump_python(self, mode="json", fallback=_from_array)
+        data: dict[str, Any] = _adapter().dump_python(self, mode="json", fallback=as_json_type)
         return data
 
     def to_json(self) -> str:
         """Convert the trajectory to one line of JSON."""
-        return _adapter().dump_json(self, fallback=_from_array).decode()
+        return _adapter().dump_json(self, fallback=as_json_type).decode()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Trajectory:
@@ -312,7 +313,7 @@ def plain(what: str, value: Any) -> Any:
         ValueError: the value is not JSON data; the message starts with `what`.
     """
     try:
-        return to_jsonable_python(value, fallback=_from_array)
+        return to_jsonable_python(value, fallback=as_json_type)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{what}: {error}") from error
 
@@ -329,7 +330,8 @@ def plain_reward(what: str, value: Any) -> float | None:
     return number
 
 
-def _from_array(value: Any) -> Any:
+def as_json_type(value: Any) -> Any:
+    """Convert a numpy value or a mapping to Python's own types; any other value raises TypeError."""
     if isinstance(value, Mapping):
         return dict(value)
     if hasattr(value, "tolist"):
