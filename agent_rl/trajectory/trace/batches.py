@@ -8,17 +8,15 @@ advantage of a sequence is a number; if its tokens have different advantages, it
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
-from agent_rl.trajectory.trace.tokens import LEVEL, pack, unpack
+from agent_rl.trajectory.trace.tokens import compressed, decompressed, pack, unpack
 from agent_rl.work.parts import append_lines, parts, sibling, whole_lines
 
 Advantage = float | list[float]
@@ -62,8 +60,7 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
     values = [value if isinstance(value, float) else pack(value) for value in batch.advantages]
     content = {"names": batch.names, "advantages": values, **({"padding": batch.padding} if batch.padding else {})}
     rows = json.dumps(content, separators=(",", ":")).encode()
-    packed = base64.b64encode(zlib.compress(rows, LEVEL)).decode()
-    line = json.dumps({"step": batch.step, "update": batch.update, "rows": packed}).encode() + b"\n"
+    line = json.dumps({"step": batch.step, "update": batch.update, "rows": compressed(rows)}).encode() + b"\n"
     append_lines(sibling(trace, "batches"), line, part_bytes=part_bytes)
 
 
@@ -78,7 +75,7 @@ def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
                 record = json.loads(line)
             except ValueError:  # a killed run left the line incomplete
                 continue
-            rows = json.loads(zlib.decompress(base64.b64decode(record["rows"])))
+            rows = json.loads(decompressed(record["rows"]))
             advantages = [unpack(item) if isinstance(item, str) else item for item in rows["advantages"]]
             yield TrainedBatch(record["step"], record["update"], rows["names"], advantages, rows.get("padding", []))
 

@@ -81,7 +81,7 @@ def token_line(id: str, tokens: Tokens) -> bytes:
     content = {"messages": tokens["messages"], "tools": tokens["tools"], "sequences": lengths}
     head = json.dumps(content, separators=(",", ":")).encode()
     parts = (head, b"\n", _planes("i", ids), masks, _planes("f", logprobs))
-    rest = f'"data":"{_text(b"".join(parts))}"}}\n'.encode()
+    rest = f'"data":"{compressed(b"".join(parts))}"}}\n'.encode()
     return f'{{"id":{json.dumps(id)},"size":{len(rest)},'.encode() + rest
 
 
@@ -134,7 +134,7 @@ class TokenReader:
 
 def pack(values: Sequence[float]) -> str:
     """Pack numbers into text: 32-bit floats, grouped by byte, compressed with zlib and encoded as base64."""
-    return _text(_planes("f", values))
+    return compressed(_planes("f", values))
 
 
 def unpack(text: str) -> list[float]:
@@ -143,11 +143,11 @@ def unpack(text: str) -> list[float]:
     Raises:
         ValueError: the text did not come from `pack`.
     """
-    return _numbers("f", _bytes(text))
+    return _numbers("f", decompressed(text))
 
 
 def _tokens(record: Any) -> Tokens:
-    head, _, data = _bytes(record["data"]).partition(b"\n")
+    head, _, data = decompressed(record["data"]).partition(b"\n")
     content = json.loads(head)
     prompts = [row[0] for row in content["sequences"]]
     responses = [row[1] for row in content["sequences"]]
@@ -186,10 +186,12 @@ def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
     return list(np.frombuffer(raw, f"<{kind}4").tolist())
 
 
-def _text(data: bytes) -> str:
+def compressed(data: bytes) -> str:
+    """Compress data with zlib and encode it as base64."""
     packer = zlib.compressobj(LEVEL, memLevel=5)  # by default, clearing zlib's buffers takes as long as packing
     return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 
-def _bytes(text: str) -> bytes:
+def decompressed(text: str) -> bytes:
+    """Return the data in text that `compressed` returned."""
     return zlib.decompress(base64.b64decode(text))
