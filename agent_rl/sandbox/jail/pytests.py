@@ -56,7 +56,7 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
     results.attempt(lambda: _execute(link, names, tree, order), counts=_is_test(tree) and not asserts)
     if all(outcome == "passed" for outcome, _ in results.rows):
         if any(map(_is_pytests, names.items())):
-            _run_pytest(names, results)
+            _run_pytest(results)
         if entry and inspect.isfunction(check := names.get("check")):
             least = len(results.rows) + asserts
             results.attempt(lambda: check(eval(entry, names)), counts=not asserts)  # noqa: S307 - this is the row's code
@@ -124,7 +124,7 @@ def _is_pytests(item: tuple[str, Any]) -> bool:
     return name.startswith("test") and inspect.isfunction(value)
 
 
-def _run_pytest(names: dict[str, Any], results: _Results) -> None:
+def _run_pytest(results: _Results) -> None:
     import pytest
     from _pytest.fixtures import FixtureLookupError
 
