@@ -47,7 +47,6 @@ _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _CORES = len(os.sched_getaffinity(0))
 _SOFT_S = 0.1  # seconds between the soft signal and SIGKILL
 _OOM_SCORE = "500"  # if memory runs out, programs are killed before the trainer
-_FORK = Op.FORK
 _JOB_DESCRIPTORS = 4
 _RECORDS_BYTES = PACKET_BYTES // RECORD.size * RECORD.size
 
@@ -202,7 +201,7 @@ class _Zygote:
                     continue
                 if not order:
                     return None
-                if order[0] != _FORK:
+                if order[0] != Op.FORK:
                     self._obey(*ORDER.unpack(order))
                 elif job := self._fork(order, descriptors):
                     return job
