@@ -58,9 +58,9 @@ def chat_events(reply: TurnReply, body: Mapping[str, Any]) -> Iterator[str]:
     """Yield the events of a stream that replays a finished turn."""
     head = _head(reply, body, "chat.completion.chunk")
 
-    def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> str:
+    def chunk(delta: Mapping[str, Any], finish: str | None = None) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return f"data: {json.dumps({**head, 'choices': [choice], **more})}\n\n"
+        return f"data: {json.dumps({**head, 'choices': [choice]})}\n\n"
 
     yield chunk({"role": "assistant", "content": ""})
     if reply.thoughts:
