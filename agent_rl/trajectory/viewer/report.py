@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -186,16 +186,9 @@ def _command(run: Run) -> str:
 def report(runs: Sequence[Run]) -> str:
     """Return the HTML page of one or more runs; several runs are also compared."""
     style = Path(__file__).with_name("static").joinpath("viewer.css").read_text(encoding="utf-8")
-    return str(
-        environment()
-        .get_template("report.html")
-        .render(
-            runs=[_shown(run) for run in runs],
-            comparison=_comparison(runs) if len(runs) > 1 else {},
-            style=Markup(style),
-            ends=ENDS,
-        )
-    )
+    comparison = _comparison(runs) if len(runs) > 1 else {}
+    template = environment().get_template("report.html")
+    return template.render(runs=[*map(_shown, runs)], comparison=comparison, style=Markup(style), ends=ENDS)
 
 
 def charts(runs: Sequence[Run]) -> list[Chart]:
@@ -210,8 +203,8 @@ def run_charts(run: Run) -> list[Chart]:
         for name, points in _validation(run)
         if "/acc/" in name
     }
-    figures = [Chart(title, _lines(run.training, keys)) for title, keys in RUN_CHARTS.items()]
-    return [figures[0], replace(figures[1], marks=validations), *figures[2:]]
+    marks = {"Correctness": validations}
+    return [Chart(title, _lines(run.training, keys), {}, marks.get(title, {})) for title, keys in RUN_CHARTS.items()]
 
 
 def _charts_of(run: Run, trajectories: Trajectories) -> list[Chart]:
