@@ -39,15 +39,11 @@ class Pages:
 
     def runs(self, request: Request) -> Response:
         """Show the state and curves of the runs that wrote the files; if there is no run, show the table."""
-        folders = dict.fromkeys(source.path.parent for source in self.index.sources)
-        runs_here = [
-            folder for folder in folders if (folder / "run.json").is_file() or (folder / "metrics.jsonl").is_file()
-        ]
-        if not runs_here or request.query_params:
-            return self.table(request)
         names = {source.path.parent: source.name for source in self.index.sources}
-        runs = [self._run(folder, names[folder]) for folder in runs_here]
-        return self._page("run.html", runs=runs)
+        here = [place for place in names if (place / "run.json").is_file() or (place / "metrics.jsonl").is_file()]
+        if not here or request.query_params:
+            return self.table(request)
+        return self._page("run.html", runs=[self._run(folder, names[folder]) for folder in here])
 
     def table(self, request: Request) -> HTMLResponse:
         """Show the trajectories that match a query."""
