@@ -16,17 +16,9 @@ from agent_rl.trajectory import trace
 from agent_rl.trajectory.exports.atif import from_atif
 from agent_rl.trajectory.viewer.rendering import visible
 
-_IN_A_RUN = (
-    "trace.jsonl",
-    "trajectories.jsonl",
-    "rollouts/*.jsonl",
-    "validation/*.jsonl",
-    "[0-9]*.jsonl",
-    "*.atif.json",
-    "trace-*.jsonl",
-)
-"""Glob patterns for record files in the folders of runs, evaluations, verl's dumps and ATIF documents."""
 _DUMPS = ("rollouts/*.jsonl", "validation/*.jsonl")
+_IN_A_RUN = ("trace.jsonl", "trajectories.jsonl", *_DUMPS, "[0-9]*.jsonl", "*.atif.json", "trace-*.jsonl")
+"""Glob patterns for record files in the folders of runs, evaluations, verl's dumps and ATIF documents."""
 
 
 @dataclass(frozen=True)
