@@ -67,13 +67,14 @@ class Symptom:
         title: the title of the section.
         shown: the symptom as a user would describe it.
         when: the condition for a warning.
-        find: function that finds the symptom in the metrics of the steps.
+        find: function that finds the symptom in the metrics of the steps; the default is for a symptom that
+            `end_warnings` reports.
     """
 
     title: str
     shown: str
     when: str
-    find: Callable[[Sequence[Metrics], Run], Found]
+    find: Callable[[Sequence[Metrics], Run], Found] = lambda steps, configuration: iter(())
 
 
 def run_warnings(steps: Sequence[Metrics], configuration: Run) -> list[SymptomWarning]:
@@ -299,13 +300,8 @@ def _idle(steps: Sequence[Metrics], _: Run) -> Found:
         )
 
 
-def _never(*_: object) -> Found:
-    """Return nothing, because `end_warnings` reports this symptom."""
-    yield from ()
-
-
 SYMPTOMS = (
-    Symptom("Before the first step", "the run does not start", "the run failed before its first step", _never),
+    Symptom("Before the first step", "the run does not start", "the run failed before its first step"),
     Symptom(
         "The reward does not rise",
         "the reward stays constant, for example at 0",
@@ -339,7 +335,7 @@ SYMPTOMS = (
         _cut_off,
     ),
     Symptom("Trajectories go unscored", "`unscored` is not 0", "a step has unscored trajectories", _unscored),
-    Symptom("Out of memory", "CUDA or host out of memory", "the run failed with an out-of-memory error", _never),
+    Symptom("Out of memory", "CUDA or host out of memory", "the run failed with an out-of-memory error"),
     Symptom("Drift", "engine and trainer log-probs differ", f"token probabilities differ by over {DRIFT:g}", _drift),
     Symptom(
         "The GPU is idle",
