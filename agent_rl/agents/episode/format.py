@@ -20,7 +20,6 @@ __all__ = [
     "TextFormat",
     "TextToolFormat",
     "dropped_thoughts",
-    "joined_content",
     "spoken",
     "thoughts_of",
     "with_images",
