@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory.viewer.rendering import environment
 from agent_rl.work.text import one_line
@@ -165,19 +167,16 @@ class _Scale(NamedTuple):
 def _plot(axes: Any, line: _Line, colour: str, shift: float) -> Any:
     """Draw a line with matplotlib, with its marks moved right by `shift` steps; return its handle for the legend."""
     if line.band:
-        ends = [list(column) for column in zip(*line.band, strict=True)]
-        axes.fill_between(ends[0], ends[1], ends[2], color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(*np.array(line.band).T, color=colour, alpha=0.18, linewidth=0)
     handle = None
     if line.marks:
-        steps, values, low, high = (list(column) for column in zip(*line.marks, strict=True))
-        below = [value - end for value, end in zip(values, low, strict=True)]
-        above = [end - value for value, end in zip(values, high, strict=True)]
-        steps = [step + shift for step in steps]
-        handle = axes.errorbar(steps, values, [below, above], fmt="o", color=colour, capsize=3, markersize=7)
+        steps, values, low, high = np.array(line.marks).T
+        ends = [values - low, high - values]
+        handle = axes.errorbar(steps + shift, values, ends, fmt="o", color=colour, capsize=3, markersize=7)
     if line.points or handle is None:
-        steps, values = [point[0] for point in line.points], [point[1] for point in line.points]
-        marker = "" if line.marks or len(steps) >= _FEW else "o"  # a dot on a line with marks would look like a mark
-        (handle,) = axes.plot(steps, values, color=colour, marker=marker, markersize=3.5)
+        # a dot on a line with marks would look like a mark
+        marker = "" if line.marks or len(line.points) >= _FEW else "o"
+        (handle,) = axes.plot(*np.reshape(line.points, (-1, 2)).T, color=colour, marker=marker, markersize=3.5)
     return handle
 
 
