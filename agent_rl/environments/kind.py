@@ -176,8 +176,7 @@ class EnvironmentType:
             remedy = f"Did you mean {near[0]}? If not, describe the tool" if near else "Write a docstring for the tool"
             raise place.error(f"the tool ({defined_at(method)}) has no docstring", remedy)
         check_function(method, place)
-        about = describe(method, place, parameters=True)
-        return ToolSpec(cls=MethodTool, config={"method": name}, **about)
+        return ToolSpec(cls=MethodTool, config={"method": name}, **describe(method, place, parameters=True))
 
 
 def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[str, Any]]:
