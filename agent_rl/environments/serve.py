@@ -47,49 +47,28 @@ def on_loopback(app: Any) -> str:
     return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-class Server:
-    """Answers requests, and keeps one `Session` for each trajectory.
+def answer(
+    family: Any, sessions: dict[str, Any], key: str | None, method: str, arguments: list[Any], ended: list[str]
+) -> list[Any]:
+    """Return `["result", value]`, or `["lost"]` if this process does not have the session.
 
     Args:
-        path: the family's module.
+        family: the family's module.
+        sessions: the `Session` of each trajectory by its key.
+        key: the session's key; None means that the method is a function of the family.
+        method: `open` for a new session, or the name of a method of the session or the family.
+        arguments: the arguments for the method.
+        ended: keys of sessions that are no longer needed.
     """
-
-    def __init__(self, path: str) -> None:
-        self._sessions: dict[str, Any] = {}
-        self._problem: list[Any] | None = None
-        try:
-            spec = importlib.util.spec_from_file_location("family", path)
-            self._family = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-            spec.loader.exec_module(self._family)  # type: ignore[union-attr]
-            self._family.start()
-        except Exception as error:  # noqa: BLE001 - every request gets the error as its answer
-            self._problem = _raised(error)
-
-    def answer(self, key: str | None, method: str, arguments: list[Any], ended: list[str]) -> list[Any]:
-        """Return `["result", value]`, or `["lost"]` if this process does not have the session, or the exception.
-
-        Args:
-            key: the session's key; None means that the method is a function of the family.
-            method: `open` for a new session, or the name of a method of the session or the family.
-            arguments: the arguments for the method.
-            ended: keys of sessions that are no longer needed.
-        """
-        if self._problem:
-            return self._problem
-        try:
-            for name in ended:
-                if close := getattr(self._sessions.pop(name, None), "close", None):
-                    close()
-            if key is None:
-                return ["result", getattr(self._family, method)(*arguments)]
-            if method == "open":
-                self._sessions[key] = session = self._family.Session(*arguments)
-                return ["result", session.text]
-            if key not in self._sessions:
-                return ["lost"]
-            return ["result", getattr(self._sessions[key], method)(*arguments)]
-        except Exception as error:  # noqa: BLE001 - the error is raised in the process that sent the request
-            return _raised(error)
+    for name in ended:
+        if close := getattr(sessions.pop(name, None), "close", None):
+            close()
+    if key is None:
+        return ["result", getattr(family, method)(*arguments)]
+    if method == "open":
+        sessions[key] = family.Session(*arguments)
+        return ["result", sessions[key].text]
+    return ["result", getattr(sessions[key], method)(*arguments)] if key in sessions else ["lost"]
 
 
 def _raised(error: Exception) -> list[Any]:
@@ -102,10 +81,22 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     sys.modules["agent_rl.environments.serve"] = sys.modules["__main__"]
-    server = Server(sys.argv[1])
+    problem: list[Any] | None = None
+    sessions: dict[str, Any] = {}
+    try:
+        spec: Any = importlib.util.spec_from_file_location("family", sys.argv[1])
+        family = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(family)
+        family.start()
+    except Exception as error:  # noqa: BLE001 - every request gets the error as its answer
+        problem = _raised(error)
     print(json.dumps("ready"), file=out, flush=True)
     for line in sys.stdin:
-        print(json.dumps(server.answer(*json.loads(line)), default=str), file=out, flush=True)
+        try:
+            reply = problem or answer(family, sessions, *json.loads(line))
+        except Exception as error:  # noqa: BLE001 - the error is raised in the process that sent the request
+            reply = _raised(error)
+        print(json.dumps(reply, default=str), file=out, flush=True)
 
 
 if __name__ == "__main__":
