@@ -15,6 +15,7 @@ from verl.workers.rollout.sglang_rollout.sglang_rollout import ServerAdapter
 from verl.workers.rollout.utils import ensure_async_iterator
 
 from agent_rl.cpu.shared_memory import WEIGHTS_FILE, full_tensor, weights_folder
+from agent_rl.work.memory import return_memory
 
 
 class CPUServerAdapter(ServerAdapter):
@@ -41,6 +42,7 @@ class CPUServerAdapter(ServerAdapter):
         Raises:
             RuntimeError: the server rejected the weights.
         """
+        return_memory()  # of the update that has just ended
         await self._init_server_adapter()
         tensors = {name: full_tensor(tensor) async for name, tensor in ensure_async_iterator(weights)}
         if self._engine is None:
