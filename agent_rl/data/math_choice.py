@@ -30,11 +30,8 @@ def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
     source, choices, answer = _parts(example)
     letters = [chr(ord("A") + number) for number in range(len(choices))]
     if answer not in letters:
-        problem, remedy = (
-            f"the answer {answer!r} is not one of the {len(choices)} choices",
-            "Correct the row, or remove it",
-        )
-        raise ConfigError("column answer", problem, remedy)
+        problem = f"the answer {answer!r} is not one of the {len(choices)} choices"
+        raise ConfigError("column answer", problem, "Correct the row, or remove it")
     listed = "\n".join(f"{letter}. {text}" for letter, text in zip(letters, choices, strict=True))
     info = {name: example[name] for name in ("subject", "category", "type") if example.get(name) is not None}
     return {
