@@ -36,7 +36,6 @@ __all__ = [
     "ToolStatus",
     "Trajectory",
     "Turn",
-    "as_json_type",
     "call_key",
     "plain",
     "plain_reward",
