@@ -60,7 +60,12 @@ def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Expe
     require_expert(kind)
     steps: list[ExpertTurn] = []
     methods = {name: _recorded(kind, name, steps) for name in tool_names(kind.cls)}
-    recorder = type(kind.cls.__name__, (kind.cls,), {**methods, "say": _recorded_say(steps)})
+
+    def say(self: Any, message: str) -> Any:
+        steps.append(ExpertTurn("", {}, message))
+        return super(type(self), self).say(message)
+
+    recorder = type(kind.cls.__name__, (kind.cls,), {**methods, "say": say})
 
     async def run() -> str:
         session = EnvironmentSession(replace(kind, cls=recorder), values, LIMIT_S, Trajectory([], StopReason.ERROR))
@@ -112,14 +117,6 @@ def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Call
             return await call(*values, **arguments)
 
     return async_method if inspect.iscoroutinefunction(getattr(kind.cls, name)) else method
-
-
-def _recorded_say(steps: list[ExpertTurn]) -> Callable[..., Any]:
-    def say(self: Any, message: str) -> Any:
-        steps.append(ExpertTurn("", {}, message))
-        return super(type(self), self).say(message)
-
-    return say
 
 
 def worked_world(names: Mapping[str, str]) -> World:
