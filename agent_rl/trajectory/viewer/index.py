@@ -48,17 +48,12 @@ _BATCH = 2_000
 logger = logging.getLogger(__name__)
 
 
-def cache_folder() -> Path:
-    """Return the cache folder for the viewer's indexes."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent_rl" / "viewer"
-
-
 class TraceIndex:
     """An index of trajectory files, safe for one writing thread and several reading threads.
 
     Args:
         sources: the files.
-        folder: the folder of the database; None means `cache_folder()`.
+        folder: the folder of the database; None means `agent_rl/viewer` in the user's cache folder.
 
     Raises:
         OSError: not even a temporary database can be created.
@@ -69,7 +64,7 @@ class TraceIndex:
         self._lock = threading.Lock()
         self._tokens: dict[str, trace.TokenReader] = {}
         self._own: tempfile.TemporaryDirectory[str] | None = None
-        folder = folder or cache_folder()
+        folder = folder or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent_rl" / "viewer"
         try:
             self._open_in(folder)
         except (OSError, sqlite3.Error) as error:  # for example, no home directory or no file locks
