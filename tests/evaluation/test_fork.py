@@ -316,8 +316,8 @@ def test_the_command_says_why_episodes_have_no_score(counter: Case) -> None:
 def test_all_rows_of_a_fork_are_used(counter: Case) -> None:
     counter.record(act("add", number=1), say("done"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agent_rl.evaluation.recipe.recipe_values", lambda recipe, choices: {"limit": 1})
-        patch.setattr("agent_rl.evaluation.recipe.split_words", lambda recipe, words: ({}, words))
+        patch.setattr("agent_rl.cli._evaluation.recipe_values", lambda recipe, choices: {"limit": 1})
+        patch.setattr("agent_rl.cli._evaluation.split_words", lambda recipe, words: ({}, words))
         own = json.loads(command(counter, "--turn", "all", "-n", "1", "--json", "--recipe", "x").stdout)["trajectories"]
     assert [turn["episodes"] for turn in own[0]["turns"]] == [1, 1]
 
