@@ -118,10 +118,10 @@ def _growth(markdown: Markdown, where: Callable[..., str], record: Record) -> st
     head = f"""`make growth` wrote this section on {where(record["machine"], record["versions"])}.
 
 The quickstart's model trains for {record["hours"]:.1f} hours, {record["steps"]:,} steps, and saves a checkpoint every
-100 steps. Once a minute, the command reads each process's memory (proportional set size without the pages of files),
-descriptors and threads, and counts processes and files in `/tmp` and `/dev/shm`. The first tenth is not counted. The
-trend of the rest, continued to eight hours, may be at most 1% and 8 MiB for each process (others are bold), and nothing
-else may become more.
+100 steps. Every {record.get("every_s", 60):g} seconds, the command reads each process's memory (proportional set size
+without the pages of files), descriptors and threads, and counts processes and files in `/tmp` and `/dev/shm`. The first
+tenth is not counted. The trend of the rest, continued to eight hours, may be at most 1% and 8 MiB for each process
+(others are bold), and nothing else may become more.
 
 Further processes: {more["processes"]}; further temporary files: {more["temporary files"]}. The trace grows by
 {disk["trace.jsonl"]:.0f} MiB per hour, `metrics.jsonl` by {disk["metrics.jsonl"]:.0f}, `train.log` by
