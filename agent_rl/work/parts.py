@@ -84,16 +84,19 @@ def whole_lines(path: str | os.PathLike[str], start: int) -> Iterator[tuple[int,
             start += len(line)
 
 
-@lru_cache
 def sibling(trace: str | os.PathLike[str], kind: str) -> Path:
     """Return the path of a file next to a trace: `trace.<kind>.jsonl` for `trace.jsonl`."""
-    path = Path(trace)
-    return path.with_name(f"{path.stem}.{kind}{path.suffix}")
+    return _with_word(Path(trace), kind)
 
 
-@lru_cache  # a path interns its name; names interned for each write would make Python's table of names grow by 15 MB
 def _part(first: Path, number: int) -> Path:
-    return first.with_name(f"{first.stem}.{number}{first.suffix}") if number else first
+    return _with_word(first, str(number)) if number else first
+
+
+@lru_cache
+def _with_word(path: Path, word: str) -> Path:
+    """Insert a word before the suffix; a path made anew for each write would fill Python's table of interned names."""
+    return path.with_name(f"{path.stem}.{word}{path.suffix}")
 
 
 @contextmanager
