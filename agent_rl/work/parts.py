@@ -95,7 +95,7 @@ def _part(first: Path, number: int) -> Path:
 
 @lru_cache
 def _with_word(path: Path, word: str) -> Path:
-    """Insert a word before the suffix; a path made anew for each write would fill Python's table of interned names."""
+    """Insert a word before the suffix; a new path for each write would fill Python's table of interned names."""
     return path.with_name(f"{path.stem}.{word}{path.suffix}")
 
 
