@@ -153,10 +153,10 @@ def test_tool_that_hangs_is_stopped_in_time_for_the_final_turn(last, reason):
 def test_late_result_is_shown_with_the_announcement():
     class Slow(Calculator):
         async def call(self, arguments):
-            time.sleep(0.05)  # noqa: ASYNC251 - holds up the event loop, so that no timer can fire
+            time.sleep(0.25)  # noqa: ASYNC251 - holds up the event loop, so that no timer can fire
             return "42"
 
-    final = FinalTurn(TOLD, reserve_seconds=29.99)
+    final = FinalTurn(TOLD, reserve_seconds=29.8)
     trajectory = run([act(), ANSWER], ToolSpec.from_class(Slow), max_seconds=30.0, final=final)
     assert trajectory.stop_reason is StopReason.ANSWERED
     assert trajectory.turns[0].observation == f"Observation: 42\n\n{TOLD}"
