@@ -205,7 +205,8 @@ def collect_rarely() -> None:
     gc.freeze()
     gc.collect()  # otherwise, a full collection waits for a quarter as many new objects as are already loaded
     gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
-    gc.callbacks.append(_return_memory)
+    if _return_memory not in gc.callbacks:
+        gc.callbacks.append(_return_memory)
 
 
 def _return_memory(phase: str, _: dict[str, int]) -> None:

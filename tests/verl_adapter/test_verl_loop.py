@@ -251,7 +251,10 @@ def test_a_collection_returns_the_free_pages_between_blocks_in_use() -> None:
     code = """
 import gc, psutil
 from agent_rl.verl_adapter.verl_loop import collect_rarely
+known = len(gc.callbacks)
 collect_rarely()
+collect_rarely()
+assert len(gc.callbacks) == known + 1
 blocks = [bytearray(1000) for _ in range(100_000)]
 blocks[:] = blocks[::100]
 before = psutil.Process().memory_info().rss

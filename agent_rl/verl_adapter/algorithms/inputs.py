@@ -44,9 +44,10 @@ def component_weights(algorithm: Any, settings: RewardSettings, step: int) -> di
         if own.correctness.scorer == "none" and not own.correctness.weight:
             del terms["correctness"]  # these data sources have no such component
         for name, term in terms.items():
-            if shared.setdefault(name, term).weight != term.weight:
-                problem = f"{name!r} has another weight than for other data sources, but 'gdpo' has one for a batch"
-                raise ConfigError(key, problem, f"Use one weight, or write algorithm.{KEYS} and {WEIGHTS}")
+            if (other := shared.setdefault(name, term).weight) != term.weight:
+                problem = f"the weight of {name!r} is {term.weight} here and {other} for other data sources"
+                remedy = f"'gdpo' needs one weight; set the same, or set +algorithm.{KEYS} and +algorithm.{WEIGHTS}"
+                raise ConfigError(key, problem, remedy)
     return {name: weight for name, term in shared.items() if (weight := term.weight_at(step))}
 
 

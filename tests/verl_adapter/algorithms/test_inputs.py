@@ -66,7 +66,9 @@ def test_all_data_sources_share_the_weights() -> None:
     sources = {"per_data_source": {"world": world}}
     assert inputs.component_weights({}, RewardSettings.model_validate(sources), 1) == {"correctness": 1.0, "won": 1.0}
     lighter = RewardSettings.model_validate({"per_data_source": {"world": {"correctness": {"weight": 0.5}}}})
-    with pytest.raises(ConfigError, match=r"per_data_source.world: 'correctness' has another weight .* Use one weight"):
+    with pytest.raises(
+        ConfigError, match=r"world: the weight of 'correctness' is 0.5 here and 1.0 for other .* set the same"
+    ):
         inputs.component_weights({}, lighter, 1)
     own = {"gdpo_reward_keys": ["correctness"], "gdpo_reward_weights": [1.0]}
     assert inputs.component_weights(own, lighter, 1) == {}
