@@ -95,9 +95,9 @@ def _lines(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]
         yield Text(heading, style="bold")
         yield from (Text(example["text"]) for example in group)
     columns = ("template", "agent", *(column.replace("_", " ") for column in COLUMNS))
-    table = Table(*columns, title=str(path), title_justify="left")
+    table = Table(*columns, title=Text(str(path)), title_justify="left")
     for row in rows:
-        table.add_row(*map(str, row.values()))
+        table.add_row(*(Text(str(value)) for value in row.values()))
     yield table
 
 

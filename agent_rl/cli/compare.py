@@ -95,5 +95,5 @@ def _table(first: str, second: str, changes: dict[str, tuple[float, float, Chang
         mean, low, high = change.difference.mean, change.difference.low, change.difference.high
         interval = "" if low is None or high is None else f"{low:+.3g} to {high:+.3g}"
         counts = (f"{change.better}", f"{change.worse}", f"{change.p:.2g}")
-        table.add_row(name, f"{a:.3g}", f"{b:.3g}", f"{mean:+.3g}", interval, *counts)
+        table.add_row(escape(name), f"{a:.3g}", f"{b:.3g}", f"{mean:+.3g}", interval, *counts)
     return table

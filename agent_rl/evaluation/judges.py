@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from rich.table import Table
+from rich.text import Text
 
 from agent_rl.data.preferences import to_row
 from agent_rl.data.sources import read_raw
@@ -296,7 +297,7 @@ def _wins(judged: Judged) -> bool:
 
 def judge_table(report: Mapping[str, Any], title: str) -> Table:
     """Return the report as a table for a terminal."""
-    table = Table(title=title, title_justify="left", show_header=False)
+    table = Table(title=Text(title), title_justify="left", show_header=False)
     table.add_row("accuracy", cell(report["accuracy"]))
     names = (
         *("both_orders", "mae", "pearson", "spearman", "position_bias", "consistent", "ties", "unparsable"),
@@ -306,7 +307,7 @@ def judge_table(report: Mapping[str, Any], title: str) -> Table:
     numbers |= {f"  {name}": value for name, value in report["categories"].items()}
     for name, value in numbers.items():
         if value is not None:
-            table.add_row(name, f"{value:.3f}")
+            table.add_row(Text(name), f"{value:.3f}")
     table.add_row("samples", f"{report['samples']:,}")
     if report["failed"]:
         table.add_row("without a reply", f"{report['failed']:,}")

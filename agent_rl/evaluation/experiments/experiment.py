@@ -18,6 +18,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from rich.table import Table
+from rich.text import Text
 
 from agent_rl.errors import AgentRLError
 from agent_rl.evaluation.experiments.cold_start import ColdStart
@@ -134,7 +135,7 @@ def comparison(receipt: dict[str, Any]) -> Table:
     for name, run in receipt["runs"].items():
         cells = [f"{run[key]['mean']:.3f} [{run[key]['low']:.3f}, {run[key]['high']:.3f}]"
                  for key in ("before", "after", "gain")]  # fmt: skip
-        table.add_row(name, *cells, f"{run['training_seconds']:.0f}")
+        table.add_row(Text(name), *cells, f"{run['training_seconds']:.0f}")
     for name, mean in receipt["policies"].items():
         table.add_row(name.replace("_", " "), "", f"{mean:.3f}", "", "")
     return table

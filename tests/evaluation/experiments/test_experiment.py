@@ -6,8 +6,9 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
 
-from agent_rl.evaluation.experiments.experiment import Experiment, _values
+from agent_rl.evaluation.experiments.experiment import Experiment, _values, comparison
 from tests.e2e.conftest import run_processes
 from tests.evaluation.experiments.test_cold_start import ROOT, start
 
@@ -50,6 +51,13 @@ def test_a_variant_that_fails_is_reported_and_leaves_no_receipt(start, tiny_reci
 )
 def test_commas_outside_of_brackets_separate_values(text, values):
     assert _values(f"a.b={text}") == [f"a.b={value}" for value in values]
+
+
+def test_a_run_is_shown_by_its_words_with_their_brackets(capsys):
+    estimate = {"mean": 0.5, "low": 0.4, "high": 0.6}
+    run = {**dict.fromkeys(("before", "after", "gain"), estimate), "training_seconds": 9}
+    Console(width=200).print(comparison({"runs": {"data.train_files=[a,b] seed 1": run}, "policies": {}}))
+    assert "data.train_files=[a,b] seed 1" in capsys.readouterr().out
 
 
 @pytest.mark.engine
