@@ -71,8 +71,14 @@ class Runs:
         return differences(str(self.folder / "a"), RunFolder(self.again(*words, model=model)).record)
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("runs"))
+
+
 @pytest.fixture
-def runs(tmp_path: Path) -> Runs:
+def own_runs(tmp_path: Path) -> Runs:
+    """Runs whose files a test may change."""
     return Runs(tmp_path)
 
 
@@ -114,36 +120,38 @@ def test_what_the_trace_cannot_give_is_refused_by_name(runs: Runs, word: str, ke
     assert message in runs.problems(word.format(runs.folder))[key]
 
 
-def test_other_rows_another_model_and_an_incomplete_trace_are_refused(runs: Runs) -> None:
-    write_parquet([arithmetic.to_row(arithmetic.train_test(1, 1, 1)[0][0], "train", 0)], runs.folder / "train.parquet")
-    assert "the content of" in runs.problems()["data.train_files"]
-    shutil.copytree(runs.model, runs.folder / "other")
-    assert "actor_rollout_ref.model.path" not in runs.problems(model=runs.folder / "other")  # the same files
-    (runs.folder / "other/tokenizer.json").write_text("{}")
+def test_other_rows_another_model_and_an_incomplete_trace_are_refused(own_runs: Runs) -> None:
+    write_parquet(
+        [arithmetic.to_row(arithmetic.train_test(1, 1, 1)[0][0], "train", 0)], own_runs.folder / "train.parquet"
+    )
+    assert "the content of" in own_runs.problems()["data.train_files"]
+    shutil.copytree(own_runs.model, own_runs.folder / "other")
+    assert "actor_rollout_ref.model.path" not in own_runs.problems(model=own_runs.folder / "other")  # the same files
+    (own_runs.folder / "other/tokenizer.json").write_text("{}")
     assert (
         "another model, with a different tokenizer.json"
-        in runs.problems(model=runs.folder / "other")["actor_rollout_ref.model.path"]
+        in own_runs.problems(model=own_runs.folder / "other")["actor_rollout_ref.model.path"]
     )
-    (runs.folder / "a/trace.tokens.jsonl").unlink()
-    assert "has no tokens of u1_0" in runs.problems()["agent_rl.policy.trace"]
-    (runs.folder / "a/trace.batches.jsonl").unlink()
-    assert "has no training batches" in runs.problems()["agent_rl.policy.trace"]
+    (own_runs.folder / "a/trace.tokens.jsonl").unlink()
+    assert "has no tokens of u1_0" in own_runs.problems()["agent_rl.policy.trace"]
+    (own_runs.folder / "a/trace.batches.jsonl").unlink()
+    assert "has no training batches" in own_runs.problems()["agent_rl.policy.trace"]
 
 
-def test_an_asynchronous_run_is_refused(runs: Runs) -> None:
-    runs.record("a", "mode=colocate_async")
-    assert "was 'colocate_async'" in runs.problems()["trainer.v1.trainer_mode"]
+def test_an_asynchronous_run_is_refused(own_runs: Runs) -> None:
+    own_runs.record("a", "mode=colocate_async")
+    assert "was 'colocate_async'" in own_runs.problems()["trainer.v1.trainer_mode"]
 
 
-def test_what_may_change_the_weights_is_named(runs: Runs) -> None:
-    shutil.copytree(runs.model, runs.folder / "other")
-    with open(runs.folder / "other/model.safetensors", "ab") as file:
+def test_what_may_change_the_weights_is_named(own_runs: Runs) -> None:
+    shutil.copytree(own_runs.model, own_runs.folder / "other")
+    with open(own_runs.folder / "other/model.safetensors", "ab") as file:
         file.write(b"\0")
-    assert runs.problems(model=runs.folder / "other") == {}
-    record = runs.folder / "a/run.json"
+    assert own_runs.problems(model=own_runs.folder / "other") == {}
+    record = own_runs.folder / "a/run.json"
     about = json.loads(record.read_text())
     about["versions"]["torch"], about["machine"]["cores"] = "1.0", 99
     record.write_text(json.dumps(about))
-    text = runs.notes(model=runs.folder / "other")[-1]
+    text = own_runs.notes(model=own_runs.folder / "other")[-1]
     assert "may not be bit-equal" in text
     assert text.endswith("because of different first weights (model.safetensors), versions (torch), machine (cores)")
