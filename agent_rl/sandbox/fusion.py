@@ -18,12 +18,14 @@ from agent_rl.remote import Remote, RemoteError, RemoteLimits
 from agent_rl.sandbox.host.cases import Case, StdioCase, read_cases
 from agent_rl.sandbox.host.execution import ExecutionStatus
 from agent_rl.sandbox.host.grading import CaseResult, GradeReport, difference, grade_in_order
+from agent_rl.work.concurrency import gate
 
 TRIES = 3
 """Maximum number of times to run a program when the server reports an internal error."""
 SLACK_S = 10.0
 """Extra seconds for the server, in addition to the program's run time."""
 _PAUSE_S = 0.5
+_LOOK_S = 0.02  # seconds between attempts to acquire the semaphore
 
 _HEADER = "import bisect, collections, functools, heapq, itertools, math, random, re, string\nfrom typing import *\n"
 _CALLER = """
@@ -64,7 +66,7 @@ class FusionServer:
         memory_limit_mb: memory limit for one case, in MiB.
         timeout_s: time limit for one case, in seconds.
         max_concurrent: maximum number of concurrent cases per process.
-        semaphore: an object with `acquire` and `release` that is held while a case runs; verl's processes share it.
+        semaphore: an object like `threading.Semaphore` that is held while a case runs; verl's processes share it.
     """
 
     url: str
@@ -136,7 +138,9 @@ async def _run(remote: Remote, server: FusionServer, code: str, tolerance: float
         "memory_limit_MB": server.memory_limit_mb,
     }
     if server.semaphore is not None:
-        await asyncio.to_thread(server.semaphore.acquire)
+        async with gate(server, 1):
+            while not server.semaphore.acquire(False):  # noqa: ASYNC110 - a blocked thread could not be cancelled
+                await asyncio.sleep(_LOOK_S)
     try:
         answer = await run_remotely(remote, server.url, payload)
     finally:

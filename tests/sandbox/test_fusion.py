@@ -1,7 +1,9 @@
 """Grading on a server that answers as Sandbox Fusion does, without its isolation."""
 
+import asyncio
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -57,3 +59,21 @@ async def test_a_server_that_fails_is_unscored():
         await grade_remotely(ADD, CALLS, FusionServer(server.url))
     with pytest.raises(ConfigError, match="the list is empty"):
         await grade_remotely(ADD, [], FusionServer("http://localhost:1"))
+
+
+async def test_waiting_for_the_semaphore_takes_no_thread_from_the_lookup_of_the_server():
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))  # also looks up the names of hosts
+    tests = {"inputs": ["", "", ""], "outputs": ["1", "1", "1"]}
+    with FaultyServer(default=run_code) as server:
+        place = FusionServer(server.url.replace("127.0.0.1", "localhost"), semaphore=threading.Semaphore(1))
+        assert (await asyncio.wait_for(grade_remotely("print(1)", tests, place), 30)).fraction == 1.0
+
+
+async def test_cases_that_a_failure_cancels_do_not_keep_the_semaphore():
+    semaphore, tests = threading.Semaphore(2), {"inputs": [""] * 6, "outputs": ["1"] * 6}
+    with FaultyServer(default=SANDBOX_ERROR) as server:
+        for _ in range(2):
+            with pytest.raises(RemoteError, match="internal error"):
+                await grade_remotely("print(1)", tests, FusionServer(server.url, semaphore=semaphore))
+    assert semaphore.acquire(blocking=False)
+    assert semaphore.acquire(blocking=False)
