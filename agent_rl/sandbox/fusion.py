@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import marshal
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from agent_rl.remote import Remote, RemoteError, RemoteLimits
 from agent_rl.sandbox.host.cases import Case, StdioCase, read_cases
 from agent_rl.sandbox.host.execution import ExecutionStatus
 from agent_rl.sandbox.host.grading import CaseResult, GradeReport, difference, grade_in_order
+from agent_rl.sandbox.jail.call import PRELUDE
 from agent_rl.work.concurrency import gate
 
 TRIES = 3
@@ -27,12 +29,15 @@ SLACK_S = 10.0
 _PAUSE_S = 0.5
 _LOOK_S = 0.02  # seconds between attempts to acquire the semaphore
 
-_HEADER = "import bisect, collections, functools, heapq, itertools, math, random, re, string\nfrom typing import *\n"
+_MARSHAL = 4  # format version that Python 3.4 and later read
 _CALLER = """
+sys.modules["solution"], __name__ = sys.modules[__name__], "solution"
+exec(compile({code!a}, "solution.py", "exec"))
 
-import ast as _ast, json as _json, sys as _sys
-_args, _kwargs = _ast.literal_eval(_sys.stdin.read())
-_function = globals().get({name!r}) or getattr(Solution(), {name!r})
+import json as _json, marshal as _marshal, sys as _sys
+_args, _kwargs = _marshal.loads(bytes.fromhex(_sys.stdin.read()))
+_is_method = hasattr(globals().get("Solution"), {name!r})
+_function = getattr(Solution(), {name!r}) if _is_method else globals()[{name!r}]
 _value = _function(*_args, **_kwargs)
 print({mark!r} + _json.dumps(_value))
 """
@@ -126,9 +131,8 @@ async def _run(remote: Remote, server: FusionServer, code: str, tolerance: float
     if isinstance(case, StdioCase):
         program, stdin = code, case.stdin
     else:
-        header = "" if "__future__" in code else _HEADER
-        program = header + code + _CALLER.format(name=case.function, mark=mark)
-        stdin = repr((list(case.args), dict(case.kwargs)))
+        program = PRELUDE + _CALLER.format(code=code, name=case.function, mark=mark)
+        stdin = marshal.dumps((case.args, case.kwargs), _MARSHAL).hex()
     payload = {
         "code": program,
         "stdin": stdin,

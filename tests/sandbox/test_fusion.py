@@ -1,7 +1,9 @@
 """Grading on a server that answers as Sandbox Fusion does, without its isolation."""
 
 import asyncio
+import functools
 import json
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +12,7 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
 from agent_rl.rewards import compute_score
+from agent_rl.sandbox import grade
 from agent_rl.sandbox.fusion import FusionServer, grade_remotely
 from tests.support.fusion_server import SANDBOX_ERROR, run_code
 from tests.support.http_faults import FaultyServer
@@ -32,6 +35,26 @@ async def test_functions_and_programs_are_graded():
         assert (await grade_remotely(method, expected, place)).fraction == 1.0
     assert [case.passed for case in calls.cases] == [True, False]
     assert [case.passed for case in lines.cases] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("code", "argument", "expected"),
+    [
+        ("def f(x): return x > 1", math.inf, True),
+        ("def f(x): return x != x", math.nan, True),
+        ("def f(x): return len(x)", {1, 2}, 2),
+        ("def f(x): return len(str(x))", functools.reduce(lambda inner, _: [inner], range(300), 1), 601),
+        ("from __future__ import annotations\ndef f(x: List): return heappop(x)", [3, 2], 3),
+        ("def f(x): return x\nif __name__ == '__main__':\n    f(int(input()))", 1, 1),
+        ("def f(x): return 1\nclass Solution:\n    def f(self, x): return 2", 0, 2),
+    ],
+    ids=["infinity", "nan", "set", "nesting", "imports", "module", "method"],
+)
+def test_calls_are_the_same_as_in_the_sandbox_of_this_machine(code, argument, expected, box):
+    tests = [{"fn_name": "f", "args": [argument], "expected": expected}]
+    with FaultyServer(default=run_code) as server:
+        assert asyncio.run(grade_remotely(code, tests, FusionServer(server.url))).fraction == 1.0
+    assert box.do(grade(code, tests, sandbox=box.sandbox)).fraction == 1.0
 
 
 async def test_leaving_early_and_taking_too_long_are_not_passing():

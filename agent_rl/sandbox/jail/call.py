@@ -12,9 +12,7 @@ from typing import Any
 
 _NAME = "solution"
 _LEAVES = (type(None), bool, int, float, str)
-# Names that graders of public data sets provide, so that solutions need not import them.
-_PRELUDE = compile(
-    """
+PRELUDE = """
 from typing import *
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -23,11 +21,9 @@ from heapq import heapify, heappop, heappush, heappushpop, heapreplace, nlargest
 from itertools import accumulate, chain, combinations, count, cycle, groupby, islice, permutations, product, zip_longest
 from math import ceil, comb, factorial, floor, gcd, inf, isqrt, log, log2, log10, pi, sqrt
 import bisect, collections, copy, functools, heapq, itertools, math, operator, random, re, string, sys
-""",
-    "<prelude>",
-    "exec",
-    dont_inherit=True,
-)
+"""
+"""Names that graders of public data sets provide, so that solutions need not import them."""
+_PRELUDE = compile(PRELUDE, "<prelude>", "exec", dont_inherit=True)
 _dumps = json.JSONEncoder().encode
 
 
