@@ -90,9 +90,9 @@ def read_cases(tests: Any, function: str | None = None) -> list[Case]:
 
 def _read_columns(tests: Mapping[str, Any], function: str | None) -> list[Case]:
     inputs, outputs = tests["inputs"], tests["outputs"]
-    if not isinstance(inputs, Sequence) or not isinstance(outputs, Sequence) or len(inputs) != len(outputs):
+    if not _is_list(inputs) or not _is_list(outputs) or len(inputs) != len(outputs):
         _fail("tests", "inputs and outputs are not two lists of the same length")
-    name = tests.get("fn_name") or function
+    name = _first(tests, _FUNCTION_KEYS) or function
     rows = ({"input": value, "output": expected} for value, expected in zip(inputs, outputs, strict=True))
     return [_read_mapping({**row, "fn_name": name}, f"tests.inputs[{n}]", None) for n, row in enumerate(rows)]
 
@@ -118,7 +118,7 @@ def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> 
     values = {key: value for key, value in test.items() if value is not None}  # tables fill missing keys with None
     metadata = values.get("metadata") or {}
     if isinstance(metadata, str):
-        metadata = _from_json(metadata, f"{place}.metadata")
+        metadata = _from_json(metadata, f"{place}.metadata") or {}
     expected = _first(values, _EXPECTED_KEYS)
     own_name = _first(values, _FUNCTION_KEYS) or _first(metadata, _FUNCTION_KEYS)
     name = own_name or function
@@ -143,7 +143,7 @@ def _call_of(function: str, arguments: Any, expected: Any, place: str) -> Functi
     if not as_list:
         if not isinstance(arguments, str):
             _fail(place, f"expected a list of arguments or JSON text, got {_short(arguments)}")
-        arguments = [_from_json(line, place) for line in arguments.splitlines() if line.strip()]
+        arguments = [_from_json(line, place) for line in arguments.split("\n") if line.strip()]
         if isinstance(expected, str):
             expected = _from_json(expected, place)
     args = [_whole_keys(value) for value in arguments]

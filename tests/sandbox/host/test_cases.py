@@ -11,12 +11,24 @@ def test_a_function_for_cases_that_name_none():
     assert case == FunctionCase("f", [[1], 2], None)
 
 
+def test_a_line_of_arguments_may_contain_unicode_line_separators():
+    (case,) = read_cases([{"input": '"a\u2028b\x85"\r\n2', "output": "null", "fn_name": "f", "testtype": "functional"}])
+    assert case.args == ["a\u2028b\x85", 2]
+
+
+@pytest.mark.parametrize("key", ["fn_name", "function", "func_name", "entry_point"])
+def test_columns_name_their_function_with_the_keys_of_cases(key):
+    (case,) = read_cases({"inputs": [[1]], "outputs": [2], key: "f"})
+    assert (case.function, case.args, case.expected) == ("f", [1], 2)
+
+
 def test_null_columns_count_as_absent():
     blank = {"fn_name": None, "args": None, "kwargs": None, "expected": None, "stdin": None}
     assert read_cases([{**blank, "stdin": "1", "expected": "2"}, {**blank, "fn_name": "f", "args": [1]}]) == [
         StdioCase("1", "2"),
         FunctionCase("f", [1], None),
     ]
+    assert read_cases([{"input": "1", "output": "2", "metadata": "null"}]) == [StdioCase("1", "2")]
     assert read_cases([{"input": "1", "output": "2", "fn_name": "f"}]) == [FunctionCase("f", [1], 2)]
 
 
@@ -27,6 +39,7 @@ def test_null_columns_count_as_absent():
         (3, r"tests: expected a list, or a mapping with inputs and outputs, got int 3.*Known forms"),
         ("check(add)", "expected JSON text, got"),
         ({"inputs": ["1"], "outputs": []}, "not two lists of the same length"),
+        ({"inputs": "1\n", "outputs": "2\n"}, "not two lists of the same length"),
         ({"inputs": [1], "outputs": ["1"]}, r"tests.inputs\[0\].input: expected text or a list of lines, got int 1"),
         ({"inputs": ["1 2"], "outputs": ["1"], "fn_name": "f"}, r"inputs\[0\]: expected JSON text, got '1 2'"),
         ([{"input": "1", "output": "1"}, {"input": "1"}], r"tests\[1\]: the case has neither expected nor output"),
