@@ -1,5 +1,6 @@
 """The forms in which data sets write tests, and what is said of those that cannot be read."""
 
+import numpy as np
 import pytest
 
 from agent_rl.errors import ConfigError
@@ -49,6 +50,7 @@ def test_null_columns_count_as_absent():
         ([{"fn_name": "f", "args": 1, "expected": 1}], r"args: expected a list, got int 1"),
         ([{"fn_name": "f(", "args": [], "expected": 1}], "is not a function's name"),
         ([{"fn_name": "f", "args": [object], "expected": 1}], "expected only plain values"),
+        ([{"fn_name": "f", "args": [{"x": np.int64(1)}], "expected": 1}], "expected only plain values, got .*int64"),
         ([{"fn_name": "f", "args": [], "expected": {1, 2}}], "a set cannot be compared"),
         ([{"inptu": "1", "output": "1"}], r"tests\[0\].inptu: unknown key. Did you mean 'input'"),
         (["assert f(1) == 2", "assert set(f(1)) == {2}"], r"tests\[1\]: .* running it shows the value to the program"),
