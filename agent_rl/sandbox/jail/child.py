@@ -151,7 +151,7 @@ def execute(
     """
     value = b""
     try:
-        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        linecache.cache[name] = (len(text), None, io.StringIO(text, None).readlines(), name)
         namespace = sys.modules["__main__"].__dict__
         if then is not None:
             begin(namespace, sys.modules)

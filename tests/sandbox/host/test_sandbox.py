@@ -106,10 +106,11 @@ def test_how_a_program_ends(run, program, status, exit_code, text):
     assert text in execution.stderr
 
 
-def test_a_traceback_looks_like_pythons_own(run, tmp_path):
-    program = "def f(x):\n    return 1 / x\n\ntry:\n    f(0)\nexcept ZeroDivisionError:\n    raise KeyError('k')\n"
+@pytest.mark.parametrize("start", ["", "'''a\fb\u2028c\r\nd'''\r\n"], ids=["plain", "other line separators"])
+def test_a_traceback_looks_like_pythons_own(run, tmp_path, start):
+    program = f"{start}def f(x):\n    return 1 / x\n\ntry:\n    f(0)\nexcept ZeroDivisionError:\n    raise OSError\n"
     file = tmp_path / "program.py"
-    file.write_text(program)
+    file.write_text(program, encoding="utf-8", newline="")
     own = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False).stderr
     assert run(program).stderr == own.replace(str(file), "<sandbox>")
 
