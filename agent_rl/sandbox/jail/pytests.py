@@ -93,7 +93,8 @@ class _Results:
         outcome = "failed" if reason else "passed"
         if (problem := self.link.problem) is not None:
             outcome, reason = "failed" if isinstance(problem, Broken) else "unknown", str(problem)
-        if counts or outcome != "passed":
+        is_counted = isinstance(problem, Broken) and self.rows[-1:] == [(outcome, reason)]
+        if counts or (outcome != "passed" and not is_counted):
             self.rows.append((outcome, reason))
 
     def attempt(self, work: Callable[[], Any], *, counts: bool = True) -> None:

@@ -343,6 +343,14 @@ def test_each_assert_of_check_counts_and_one_failure_is_enough(box):
     assert box.do(outcome(box.sandbox, program, tests, stop_at_first_failure=True)) == (0, 1)
 
 
+@pytest.mark.parametrize("end", ["import os; os._exit(0)", "while True: pass"])
+def test_a_program_that_ends_or_hangs_fails_only_the_asserts_that_remain(box, end):
+    program = f"def f(x):\n    if x > 2: stop()\n    return x\ndef stop():\n    {end}"
+    text = "def check(candidate):\n" + "".join(f"    assert candidate({n}) == {n}\n" for n in range(1, 5))
+    assert box.do(outcome(box.sandbox, program, PythonTests(text, entry_point="f"), timeout_s=0.5)) == (2, 4)
+    assert box.do(outcome(box.sandbox, program, PythonTests(f"{text}check(f)"), timeout_s=0.5)) == (2, 4)
+
+
 def test_helpers_of_the_row_are_not_the_programs(box):
     """The row's own classes are made again in the program, and what it returns is read by the row's own functions."""
     prefix = (
