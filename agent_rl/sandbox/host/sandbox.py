@@ -12,6 +12,7 @@ space, files and threads are checked about ten times per second, so a program ca
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import marshal
 import os
 import re
@@ -55,7 +56,7 @@ class PythonSandbox:
         scratch_dir: parent of the programs' directories; None means the system's temporary directory.
 
     Raises:
-        ConfigError: a package is not installed.
+        ConfigError: a package is not installed, or is installed in editable mode.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ def _package_files(packages: Iterable[str]) -> dict[str, str]:
     """Map the names of top-level files and directories of `packages` and their installed requirements to paths.
 
     Raises:
-        ConfigError: a declared package is not installed.
+        ConfigError: a declared package is not installed, or is installed in editable mode.
     """
     paths: dict[str, str] = {}
     seen: set[str] = set()
@@ -224,6 +225,10 @@ def _package_files(packages: Iterable[str]) -> dict[str, str]:
             if is_declared:
                 raise ConfigError("packages", f"{name!r} is not installed", "Install it, or remove it") from None
             continue  # the requirement applies only to other systems
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+        if is_declared and origin.get("dir_info", {}).get("editable"):
+            problem = f"{name!r} is installed in editable mode, so programs cannot read its files"
+            raise ConfigError("packages", problem, "Install it without -e, or remove it")
         for file in distribution.files or ():
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not top.endswith(".pth") and top not in paths:

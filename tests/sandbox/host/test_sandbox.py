@@ -249,6 +249,16 @@ def test_only_declared_packages_exist(run):
         PythonSandbox(packages=["no-such-package"])
 
 
+def test_an_editable_package_cannot_be_declared(tmp_path, monkeypatch):
+    folder = tmp_path / "mine-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Name: mine\nVersion: 1.0\n")
+    (folder / "direct_url.json").write_text('{"url": "file:///mine", "dir_info": {"editable": true}}')
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="'mine' is installed in editable mode"):
+        PythonSandbox(packages=["mine"])
+
+
 def test_packages_of_the_interpreter_under_a_virtual_environment_are_out_of_reach(run):
     folders = [f"{sysconfig.get_path('stdlib')}/{name}" for name in ("site-packages", "dist-packages")]
     found = [path for folder in folders for path in glob.glob(f"{folder}/*/__init__.py")]
