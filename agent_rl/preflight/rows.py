@@ -36,11 +36,13 @@ def programs(case: RunCase) -> None:
     gateway = case.settings.gateway
     if gateway.command or gateway.function or gateway.url or not case.has_rows_of_ours:
         return
-    for number, row in enumerate(case.rows):
+    rows = ((file.path, number, row) for file in (*case.train, *case.val) for number, row in enumerate(file.rows))
+    for path, number, row in rows:
         agent, info = row.get("agent_name") or case.default_agent, row.get("extra_info") or {}
         if agent == "gateway_agent" and not info.get("program"):
+            problem = f"{case.shown(path)}, row {number}, is for gateway_agent, but has no program"
             remedy = "Set agent_rl.gateway.command, function or url, or extra_info.program in each row"
-            raise ConfigError("agent_rl.gateway", f"row {number} is for gateway_agent, but has no program", remedy)
+            raise ConfigError("agent_rl.gateway", problem, remedy)
 
 
 @check("reward", "scorers", at=("launch",))

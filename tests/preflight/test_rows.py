@@ -79,9 +79,11 @@ def test_a_row_of_the_gateway_needs_a_program(at: str, make_case: MakeCase, tmp_
     write_parquet([sum_row(agent_name="gateway_agent")], tmp_path / "without.parquet")
     write_parquet([sum_row(agent_name="gateway_agent", extra_info={"program": "true"})], tmp_path / "with.parquet")
     keys = {"data.train_files": str(tmp_path / "without.parquet")}
-    (error,) = refusals(make_case(keys), at)
-    assert error.startswith(
-        "agent_rl.gateway: row 0 is for gateway_agent, but has no program. Set agent_rl.gateway.com"
-    )
+    with_program = {"data.train_files": str(tmp_path / "with.parquet")}
+    for case in (make_case(keys), make_case({**with_program, "data.val_files": str(tmp_path / "without.parquet")})):
+        (error,) = refusals(case, at)
+        problem = "without.parquet, row 0, is for gateway_agent, but has no program. Set agent_rl.gateway.com"
+        assert error.startswith("agent_rl.gateway: ")
+        assert problem in error
     assert refusals(make_case({**keys, "agent_rl.gateway.command": "true"}), at) == []
-    assert refusals(make_case({"data.train_files": str(tmp_path / "with.parquet")}), at) == []
+    assert refusals(make_case(with_program), at) == []
