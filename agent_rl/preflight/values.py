@@ -17,10 +17,12 @@ from omegaconf.errors import OmegaConfBaseException
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check
+from agent_rl.sandbox.fusion import FusionServer
 
 AT = ("compose", "trainer")
 
 ACTOR, ROLLOUT, CRITIC = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "critic"
+FUSION = "reward.sandbox_fusion"
 
 OF_OWN_LOOPS = {
     "agent_rl.budget.max_seconds": "Set agent_rl.gateway.timeout_s",
@@ -49,6 +51,8 @@ SIZES = (
     f"{ROLLOUT}.agent.num_workers",
     f"{ROLLOUT}.multi_turn.max_parallel_calls",
     f"{ROLLOUT}.multi_turn.max_tool_response_length",
+    f"{FUSION}.max_concurrent",
+    f"{FUSION}.memory_limit_mb",
 )
 """Keys whose value is a whole number of 1 or more."""
 
@@ -127,6 +131,13 @@ def stored_trajectories(case: RunCase) -> Errors:
     if all(type(each) is int for each in (prompts, samples, most)) and prompts * samples > most:
         problem = f"a step has {prompts * samples} trajectories, but TransferQueue stores at most {most}"
         yield ConfigError(STORED, problem, "Set it to null, for no limit")
+
+
+@check("configuration", at=AT)
+def fusion_server(case: RunCase) -> None:
+    """The address of a Sandbox Fusion server is a URL."""
+    if url := _get(case, f"{FUSION}.url"):
+        FusionServer(str(url))
 
 
 @check("configuration", at=AT)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import marshal
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from agent_rl.errors import ConfigError
 from agent_rl.remote import Remote, RemoteError, RemoteLimits
 from agent_rl.sandbox.host.cases import Case, StdioCase, read_cases
 from agent_rl.sandbox.host.execution import ExecutionStatus
@@ -79,6 +81,12 @@ class FusionServer:
     timeout_s: float = 10.0
     max_concurrent: int = 64
     semaphore: Any = None
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError if `url` is not a URL."""
+        if not re.match("https?://[^/]", self.url):
+            problem = f"expected a URL that starts with http:// or https://, got {self.url!r}"
+            raise ConfigError("reward.sandbox_fusion.url", problem, "Write, for example, http://localhost:8080")
 
 
 async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> FusionAnswer:

@@ -60,6 +60,7 @@ VERLS = {"critic__model__path": values.VERLS_CRITIC}
     ("keys", "message"),
     [
         ({STORED: 99, "data__train_batch_size": 10, "actor_rollout_ref__rollout__n": 10}, "at most 99"),
+        ({"reward__sandbox_fusion__url": "localhost:8080"}, "got 'localhost:8080'. Write, for example, http://"),
         ({"trainer__nnodes": "two"}, "expected a number, got 'two'. Write, for example, trainer.nnodes=1"),
         ({"trainer__nnodes": True}, "expected a whole number of 1 or more, got True"),
         ({"actor_rollout_ref__rollout__n": 2.5}, "expected a whole number of 1 or more, got 2.5"),

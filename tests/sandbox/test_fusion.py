@@ -100,3 +100,9 @@ async def test_cases_that_a_failure_cancels_do_not_keep_the_semaphore():
                 await grade_remotely("print(1)", tests, FusionServer(server.url, semaphore=semaphore))
     assert semaphore.acquire(blocking=False)
     assert semaphore.acquire(blocking=False)
+
+
+@pytest.mark.parametrize("url", ["localhost:8080/run_code", "http:/localhost:8080", "http://"])
+def test_an_address_that_is_no_url_is_not_a_score_of_zero(url):
+    with pytest.raises(ConfigError, match=r"reward\.sandbox_fusion\.url: expected a URL"):
+        compute_score("taco", "print(1)", {"inputs": [""], "outputs": ["1"]}, sandbox_fusion_url=url)
