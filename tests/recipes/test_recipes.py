@@ -17,9 +17,11 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
+from agent_rl.data.sources import split_of
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import NOT_IN_YAML, compose, verl_defaults
 from agent_rl.launch.doctor.case import Case
+from tests.docs.pages import commands
 from tests.recipes.formula import check_readme
 from tests.recipes.matrix import ALGORITHMS, CORRECTIONS, ENTRIES, KL
 from tests.support.profiles import FULL, bounded
@@ -171,3 +173,12 @@ def test_a_recipe_has_its_three_files(recipe: Path) -> None:
     assert '"$@"' in (recipe / "run.sh").read_text()
     assert os.access(recipe / "run.sh", os.R_OK)
     subprocess.run(["bash", "-n", str(recipe / "run.sh")], check=True)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_the_commands_of_a_readme_also_write_rows_for_validation(recipe: Path) -> None:
+    for command in commands(f"recipes/{recipe.name}/README.md"):
+        words = command.words
+        if words[1:2] and words[1].startswith("data_preprocess/") and "--input" in words:
+            is_split = {"--test_share", "--split_by"} & {*words}
+            assert is_split or "test" in map(split_of, words[words.index("--input") + 1 :]), command
