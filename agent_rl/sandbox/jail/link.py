@@ -24,8 +24,9 @@ DATA = (str, bytes, int, float, complex, tuple, frozenset, list, OrderedDict, di
 """Types of plain data; an object of a derived class contains such data."""
 _SHARED = (list, dict, set, OrderedDict, Counter, defaultdict, deque)
 _SMALL = 1 << 62
-_DATES = (f"datetime.{name}" for name in ("date", "time", "datetime", "timedelta"))
-_STANDARD = ("decimal.Decimal", "fractions.Fraction", *_DATES)
+_DATES = (f"datetime.{name}" for name in ("date", "time", "datetime", "timedelta", "timezone"))
+_PATHS = ("pathlib.PosixPath", "pathlib.PurePosixPath")
+_STANDARD = ("decimal.Decimal", "fractions.Fraction", *_DATES, *_PATHS)
 
 
 def _pairs(value: Any) -> Any:

@@ -351,6 +351,21 @@ def test_a_program_that_ends_or_hangs_fails_only_the_asserts_that_remain(box, en
     assert box.do(outcome(box.sandbox, program, PythonTests(f"{text}check(f)"), timeout_s=0.5)) == (2, 4)
 
 
+def test_dates_with_time_zones_and_paths_are_plain_data(box):
+    imports = "from datetime import datetime, timedelta, timezone\nfrom pathlib import Path\n"
+    program = (
+        imports
+        + "def same(x): return x\ndef join(x): return Path(x) / 'b'\ndef utc(): return datetime(2024, 1, 1, tzinfo=timezone.utc)\n"
+    )
+    text = (
+        imports
+        + "def test_a(): assert [utc()] == [datetime(2024, 1, 1, tzinfo=timezone.utc)] != [datetime(2024, 1, 1)]\n"
+    )
+    text += "def test_b(): assert join('a') == join(Path('a')) == Path('a/b') != Path('a')\n"
+    text += "def test_c(): assert same(zone := timezone(timedelta(hours=-2), 'x')) == zone and same(zone).tzname(None) == 'x'\n"
+    assert box.do(outcome(box.sandbox, program, PythonTests(text))) == (3, 3)
+
+
 def test_helpers_of_the_row_are_not_the_programs(box):
     """The row's own classes are made again in the program, and what it returns is read by the row's own functions."""
     prefix = (
