@@ -12,6 +12,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
+_NUMBERS = (int, float)
 _FRACTIONAL = re.compile(r"[.eE]")
 _LONGEST = 1000  # maximum length of a decimal and a whole number that are compared by value
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # one way to match, so linear time
@@ -56,7 +57,7 @@ def same_value(got: Any, expected: Any, tolerance: float = 0.0) -> bool:
         if not isinstance(got, dict) or got.keys() != expected.keys():
             return False
         return all(same_value(got[key], value, tolerance) for key, value in expected.items())
-    if _is_number(expected) and _is_number(got):
+    if type(expected) in _NUMBERS and type(got) in _NUMBERS:
         near = float in (type(got), type(expected)) and _near(got, expected, tolerance)
         return bool(got == expected) or near
     return type(got) is type(expected) and bool(got == expected)
@@ -98,10 +99,6 @@ def _near_words(got: str, expected: str, tolerance: float) -> bool:
     if not _FRACTIONAL.search(got) or max(len(got), len(expected)) > _LONGEST:
         return got.lstrip("+0") == expected.lstrip("+0")
     return abs(Fraction(got) - Fraction(expected)) <= tolerance
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float)
 
 
 def _near(got: float, expected: float, tolerance: float) -> bool:
