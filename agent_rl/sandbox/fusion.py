@@ -140,7 +140,8 @@ async def _run(remote: Remote, server: FusionServer, code: str, tolerance: float
         program, stdin = code, case.stdin
     else:
         program = PRELUDE + _CALLER.format(code=code, name=case.function, mark=mark)
-        stdin = marshal.dumps((case.args, case.kwargs), _MARSHAL).hex()
+        arguments: Any = case.args, case.kwargs
+        stdin = marshal.dumps(arguments, _MARSHAL).hex()
     payload = {
         "code": program,
         "stdin": stdin,
