@@ -31,11 +31,9 @@ SLACK_S = 10.0
 _PAUSE_S = 0.5
 _LOOK_S = 0.02  # seconds between attempts to acquire the semaphore
 
-_MARSHAL = 4  # format version that Python 3.4 and later read
 _CALLER = """
 sys.modules["solution"], __name__ = sys.modules[__name__], "solution"
 exec(compile({code!a}, "solution.py", "exec"))
-
 import json as _json, marshal as _marshal, sys as _sys
 _args, _kwargs = _marshal.loads(bytes.fromhex(_sys.stdin.read()))
 _is_method = hasattr(globals().get("Solution"), {name!r})
@@ -141,7 +139,7 @@ async def _run(remote: Remote, server: FusionServer, code: str, tolerance: float
     else:
         program = PRELUDE + _CALLER.format(code=code, name=case.function, mark=mark)
         arguments: Any = case.args, case.kwargs
-        stdin = marshal.dumps(arguments, _MARSHAL).hex()
+        stdin = marshal.dumps(arguments, 4).hex()  # a format that Python 3.4 and later read
     payload = {
         "code": program,
         "stdin": stdin,

@@ -227,8 +227,7 @@ def _package_files(packages: Iterable[str]) -> dict[str, str]:
             continue  # the requirement applies only to other systems
         origin = json.loads(distribution.read_text("direct_url.json") or "{}")
         if is_declared and origin.get("dir_info", {}).get("editable"):
-            problem = f"{name!r} is installed in editable mode, so programs cannot read its files"
-            raise ConfigError("packages", problem, "Install it without -e, or remove it")
+            raise ConfigError("packages", f"{name!r} is installed in editable mode", "Install it without -e")
         for file in distribution.files or ():
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not top.endswith(".pth") and top not in paths:

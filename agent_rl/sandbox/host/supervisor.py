@@ -54,7 +54,6 @@ _ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
 }
 
-
 logger = logging.getLogger(__name__)
 
 

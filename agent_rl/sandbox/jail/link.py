@@ -25,8 +25,7 @@ DATA = (str, bytes, int, float, complex, tuple, frozenset, list, OrderedDict, di
 _SHARED = (list, dict, set, OrderedDict, Counter, defaultdict, deque)
 _SMALL = 1 << 62
 _DATES = (f"datetime.{name}" for name in ("date", "time", "datetime", "timedelta", "timezone"))
-_PATHS = ("pathlib.PosixPath", "pathlib.PurePosixPath")
-_STANDARD = ("decimal.Decimal", "fractions.Fraction", *_DATES, *_PATHS)
+_STANDARD = ("decimal.Decimal", "fractions.Fraction", "pathlib.PosixPath", "pathlib.PurePosixPath", *_DATES)
 
 
 def _pairs(value: Any) -> Any:
