@@ -104,7 +104,7 @@ def _stored(folder: Path, image: Image, most_bytes: int | None) -> str | None:
         pixels = image.tobytes()  # Pillow reads the pixels of an opened file only now
     except (OSError, ValueError, SyntaxError):  # Pillow raises these errors for a broken file
         return None
-    about = f"{image.mode} {image.size}".encode()
+    about = f"{image.mode} {image.size} {image.getpalette()} {image.info.get('transparency')}".encode()
     file = folder / f"{hashlib.blake2b(about + pixels, digest_size=16).hexdigest()}.png"
     if not file.exists() and _has_room(folder, most_bytes):
         folder.mkdir(parents=True, exist_ok=True)

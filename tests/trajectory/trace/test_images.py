@@ -54,6 +54,16 @@ def test_every_kind_of_image_is_kept(tmp_path, mode):
         assert found.convert("RGBA").tobytes() == image.convert("RGBA").tobytes()
 
 
+def test_images_that_differ_only_in_their_palette_or_transparency_are_different_files(tmp_path):
+    red, blue, clear = Image.new("P", (3, 2)), Image.new("P", (3, 2)), Image.new("P", (3, 2))
+    for image, colour in ((red, [255, 0, 0]), (blue, [0, 0, 255]), (clear, [0, 0, 255])):
+        image.putpalette(colour)
+    clear.info["transparency"] = 0
+    names = image_names(store_images(tmp_path / "trace.jsonl", seen(red, blue, clear)))
+    shown = [kept(tmp_path / "trace.images" / name).convert("RGBA").getpixel((0, 0)) for name in names]
+    assert shown == [(255, 0, 0, 255), (0, 0, 255, 255), (0, 0, 255, 0)]
+
+
 def test_a_huge_image_is_kept_smaller_and_a_broken_one_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST_PIXELS", 1000)
     noise().save(tmp_path / "whole.png")
