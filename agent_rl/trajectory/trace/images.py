@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from agent_rl.trajectory import Message, ToolResult, Trajectory
 
@@ -108,13 +108,13 @@ def _stored(folder: Path, image: Image, most_bytes: int | None) -> str | None:
     file = folder / f"{hashlib.blake2b(about + pixels, digest_size=16).hexdigest()}.png"
     if not file.exists() and _has_room(folder, most_bytes):
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as draft:
-            try:
-                _small(image).save(draft, "PNG", compress_level=LEVEL)
-                os.replace(draft.name, file)
-            except BaseException:
-                os.unlink(draft.name)
-                raise
+        draft = folder / f".{uuid4().hex}"
+        try:
+            _small(image).save(draft, "PNG", compress_level=LEVEL)
+            os.replace(draft, file)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
         size, count = _sizes[folder]
         _sizes[folder] = size + file.stat().st_size, count + 1
     return file.name

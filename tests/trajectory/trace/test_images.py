@@ -84,6 +84,12 @@ def test_beyond_its_size_the_folder_grows_no_more(tmp_path, monkeypatch):
     assert find_image(tmp_path / "trace.images", names[-1]) is None
 
 
+def test_who_may_read_the_trace_may_read_its_images(tmp_path):
+    trace.append(tmp_path / "trace.jsonl", seen(noise()))
+    (file,) = (tmp_path / "trace.images").iterdir()
+    assert file.stat().st_mode == (tmp_path / "trace.jsonl").stat().st_mode
+
+
 def test_a_failed_write_leaves_nothing_and_the_run_goes_on(tmp_path, monkeypatch, capsys):
     writer = trace.TraceWriter(tmp_path / "trace.jsonl")
     with monkeypatch.context() as patched:
