@@ -84,6 +84,12 @@ def test_beyond_its_size_the_folder_grows_no_more(tmp_path, monkeypatch):
     assert find_image(tmp_path / "trace.images", names[-1]) is None
 
 
+def test_a_draft_that_vanishes_while_the_folder_is_measured_is_not_counted(tmp_path):
+    (tmp_path / "trace.images").mkdir()
+    (tmp_path / "trace.images" / ".draft").symlink_to("renamed by its writer since the folder was listed")
+    assert image_names(store_images(tmp_path / "trace.jsonl", seen(noise())))
+
+
 def test_who_may_read_the_trace_may_read_its_images(tmp_path):
     trace.append(tmp_path / "trace.jsonl", seen(noise()))
     (file,) = (tmp_path / "trace.images").iterdir()
