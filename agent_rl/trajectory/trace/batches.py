@@ -83,11 +83,13 @@ def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
 def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None = None) -> dict[str, list[TrainedRow]]:
     """Return the training rows of some or all trajectories by id; a trajectory that was not trained on has no entry.
 
-    If a batch occurs more than once, only its last occurrence is used.
+    A run that resumes from a checkpoint discards the updates after it, so only the batches before and after are used.
     """
     batches: dict[tuple[int, int], list[tuple[str, TrainedRow]]] = {}
     selected = None if ids is None else set(ids)
     for batch in read_batches(trace):
+        while batches and next(reversed(batches)) >= (batch.step, batch.update):
+            batches.popitem()
         rows = batches[batch.step, batch.update] = []
         for row, (name, advantage) in enumerate(zip(batch.names, batch.advantages, strict=True)):
             id, _, sequence = name.rpartition("_")
