@@ -166,7 +166,8 @@ def _constant(steps: Sequence[Metrics], configuration: Run) -> Found:
     """Find components with the same value for every trajectory."""
     sections = {**((configuration.get("agent_rl") or {}).get("reward") or {}), **_sections(configuration)}
     for name in components(steps, configuration):
-        section, values = sections.get(name) or {}, series(steps, f"agent/{name}")
+        section = sections.get(name) or sections.get(name.removesuffix("_reward")) or {}
+        values = series(steps, f"agent/{name}")
         has_weight = section.get("penalty", section.get("weight", 1)) != 0
         all_wrong = name == "correctness" and values[0][1] == 0  # another warning covers this case
         if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1 and not all_wrong:
