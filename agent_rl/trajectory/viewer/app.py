@@ -46,13 +46,13 @@ HEADERS = {
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str | None = None) -> FastAPI:
+def create_app(index: TraceIndex, *, token: str | None = None) -> FastAPI:
     """Return the web app that serves the pages of an index, and refreshes the index.
 
     Args:
         index: the index of the trajectories.
-        hosts: allowed host names, without port; requests with another `Host` header are rejected.
         token: the token that a browser must send; None means no token, for a server that only this machine can reach.
+            Without a token, requests with a `Host` header other than `LOOPBACK` are rejected.
     """
     pages = Pages(index)
 
@@ -82,7 +82,7 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
 
     @app.middleware("http")
     async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        refusal = _refusal(request, hosts, token)
+        refusal = _refusal(request, token)
         response = await answer(request) if refusal is None else refusal
         for name, value in HEADERS.items():
             response.headers[name] = value
@@ -91,11 +91,14 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
     return app
 
 
-def _refusal(request: Request, hosts: Sequence[str], token: str | None) -> Response | None:
-    """Return the refusal of a request with a wrong host (DNS rebinding), origin, method or token, otherwise None."""
+def _refusal(request: Request, token: str | None) -> Response | None:
+    """Return the refusal of a request with a wrong host, origin, method or token, otherwise None.
+
+    The host is checked because of DNS rebinding, which gives a page of another site no cookie, and thus no token.
+    """
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
-    if name not in hosts:
+    if token is None and name not in LOOPBACK:
         text = f"the host name {visible(name)!r} is not allowed: open the address that the command printed"
         return Response(text, status_code=403, media_type="text/plain")
     origin = request.headers.get("origin")
@@ -135,14 +138,13 @@ def serve(
         raise ConfigError(
             "--port", f"{host}:{port} cannot be used ({error.strerror})", "Choose another port"
         ) from error
-    names = LOOPBACK if token is None else (*LOOPBACK, shown, socket.gethostname())
     with listening, contextlib.closing(TraceIndex(sources)) as index:
         total = sum(source.path.stat().st_size for source in sources if source.path.exists())
         with progress("bytes of trajectories", total) as advance:
             index.refresh(advance)
         place = f"http://{shown}:{listening.getsockname()[1]}/{f'?token={token}' if token else ''}"
         announce(place, index.count())
-        config = uvicorn.Config(create_app(index, hosts=names, token=token), log_level="warning")
+        config = uvicorn.Config(create_app(index, token=token), log_level="warning")
         uvicorn.Server(config).run(sockets=[listening])
 
 

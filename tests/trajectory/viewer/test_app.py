@@ -350,9 +350,10 @@ def test_no_other_file_is_served(client: TestClient, path: str) -> None:
     assert client.post("/").status_code == 405
 
 
-def test_other_machines_need_the_token(index: TraceIndex) -> None:
-    app = create_app(index, hosts=["node"], token="secret")
-    with TestClient(app, base_url="http://node:8321", follow_redirects=False) as client:
+@pytest.mark.parametrize("host", ["node", "10.0.0.5", "node.example.org"])
+def test_other_machines_need_the_token(index: TraceIndex, host: str) -> None:
+    app = create_app(index, token="secret")
+    with TestClient(app, base_url=f"http://{host}:8321", follow_redirects=False) as client:
         assert client.get("/").status_code == 401
         assert client.get("/?token=wrong").status_code == 401
         assert client.get("/static/viewer.js").status_code == 401
