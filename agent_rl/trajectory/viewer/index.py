@@ -274,6 +274,8 @@ class TraceIndex:
         self._writer.execute("DELETE FROM trajectories WHERE file_id = ?", [file])
         self._writer.execute("DELETE FROM files WHERE id = ?", [file])
         self._writer.commit()
+        with self._lock:
+            self._tokens.clear()  # the file of the tokens was replaced together with the trace
 
     def _read(self, source: Source, file: int, offset: int, progress: Callable[[int], None]) -> int:
         # never reuse the number of a deleted trajectory, because its text stays in the table of texts

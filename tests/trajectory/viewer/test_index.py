@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -135,6 +136,21 @@ def test_the_parts_of_a_trace_that_was_moved_away_are_dropped(run: Path, index: 
     trace.append(run / "trace.jsonl", trajectory(8, 0))
     index.refresh()
     assert [each["id"] for each in records(index)] == [trajectory(8, 0).id]
+
+
+def test_the_tokens_of_a_replaced_trace_are_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "run/trace.jsonl"
+    with closing(TraceIndex([Source(path, "run/trace.jsonl")], tmp_path / "cache")) as index:
+        for text, samples in (("", 3), ("longer", 5)):
+            stored = {}
+            for sample in range(samples):
+                tokens = {"messages": [text * sample], "tools": [], "sequences": []}
+                own = trajectory(1, sample, text=text, info={"tokens": tokens})
+                trace.append(path, own)
+                stored[own.id] = tokens
+            index.refresh()
+            assert {row["name"]: index.tokens(row, row["name"]) for row in index.find(Query())} == stored
+            rmtree(path.parent)
 
 
 def test_a_document_that_is_written_again_with_more_steps_is_one_trajectory(tmp_path: Path) -> None:
