@@ -84,13 +84,6 @@ def whole_lines(path: str | os.PathLike[str], start: int) -> Iterator[tuple[int,
             start += len(line)
 
 
-def ends_line(path: str | os.PathLike[str], end: int) -> bool:
-    """Whether a line of the file ends at this offset; if none does, the file was replaced since it was read so far."""
-    with open(path, "rb") as file:
-        file.seek(max(0, end - 1))
-        return end == 0 or file.read(1) == b"\n"
-
-
 def sibling(trace: str | os.PathLike[str], kind: str) -> Path:
     """Return the path of a file next to a trace: `trace.<kind>.jsonl` for `trace.jsonl`."""
     return _with_word(Path(trace), kind)

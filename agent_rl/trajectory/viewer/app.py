@@ -92,13 +92,10 @@ def create_app(index: TraceIndex, *, token: str | None = None) -> FastAPI:
 
 
 def _refusal(request: Request, token: str | None) -> Response | None:
-    """Return the refusal of a request with a wrong host, origin, method or token, otherwise None.
-
-    The host is checked because of DNS rebinding, which gives a page of another site no cookie, and thus no token.
-    """
+    """Return the refusal of a request with a wrong host (DNS rebinding), origin, method or token, otherwise None."""
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
-    if token is None and name not in LOOPBACK:
+    if token is None and name not in LOOPBACK:  # a token also prevents DNS rebinding: the other name has no cookie
         text = f"the host name {visible(name)!r} is not allowed: open the address that the command printed"
         return Response(text, status_code=403, media_type="text/plain")
     origin = request.headers.get("origin")

@@ -32,7 +32,7 @@ from agent_rl.trajectory.estimates import Change, estimate_change
 from agent_rl.trajectory.viewer.query import FACETS, Query
 from agent_rl.trajectory.viewer.records import Source, in_our_form
 from agent_rl.trajectory.viewer.tables import SCHEMA, RowBatch, lines
-from agent_rl.work.parts import ends_line
+from agent_rl.work.parts import whole_lines
 
 VERSION = 3
 PAGE = 50
@@ -258,7 +258,7 @@ class TraceIndex:
         if known is not None and (
             known["inode"] != status.st_ino
             # a new file may have the inode of a deleted one, and a file with a single record is rewritten as a whole
-            or (known["offset"] != status.st_size and (path.endswith(".json") or not ends_line(path, known["offset"])))
+            or (known["offset"] != status.st_size and (path.endswith(".json") or not _ends_line(path, known["offset"])))
         ):
             self._forget(known["id"])
         new = (path, source.name, status.st_ino)
@@ -274,8 +274,7 @@ class TraceIndex:
         self._writer.execute("DELETE FROM trajectories WHERE file_id = ?", [file])
         self._writer.execute("DELETE FROM files WHERE id = ?", [file])
         self._writer.commit()
-        with self._lock:
-            self._tokens.clear()  # the file of the tokens was replaced together with the trace
+        self._tokens.clear()  # the file of the tokens was replaced together with the trace
 
     def _read(self, source: Source, file: int, offset: int, progress: Callable[[int], None]) -> int:
         # never reuse the number of a deleted trajectory, because its text stays in the table of texts
@@ -294,3 +293,8 @@ class TraceIndex:
             stored.result()
             batch.store(self._writer)
         return number - first
+
+
+def _ends_line(path: str, offset: int) -> bool:
+    """Whether a line of the file ends at this offset; if not, the file was replaced since it was read so far."""
+    return next(whole_lines(path, max(0, offset - 1)), None) == (offset - 1, b"\n")
