@@ -112,9 +112,8 @@ def _stored(folder: Path, image: Image, most_bytes: int | None) -> str | None:
         try:
             _small(image).save(draft, "PNG", compress_level=LEVEL)
             os.replace(draft, file)
-        except BaseException:
+        finally:
             draft.unlink(missing_ok=True)
-            raise
         size, count = _sizes[folder]
         _sizes[folder] = size + file.stat().st_size, count + 1
     return file.name
