@@ -159,7 +159,9 @@ class TraceIndex:
         """Return the columns of the trajectories with the same prompt, step and file, best rewards first."""
         same = "prompt_key = ? AND step IS ? AND file = ?"
         sql = f"SELECT * FROM trajectories WHERE {same} ORDER BY reward DESC, name LIMIT 256"
-        return self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])
+        rows = self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])
+        group = columns["name"].rpartition("_")[0]  # differs if a resumed run samples the prompts of a step again
+        return [row for row in rows if row["name"].rpartition("_")[0] == group]
 
     def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
         """Return the correctness of a step's samples that match the facets, in one list per prompt."""

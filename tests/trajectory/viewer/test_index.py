@@ -114,6 +114,14 @@ def test_a_file_that_was_replaced_or_cut_is_read_anew(run: Path, index: TraceInd
     assert index.count() == 1
 
 
+def test_samples_that_a_resumed_run_repeated_are_another_group(run: Path, index: TraceIndex) -> None:
+    before = index.find(Query({"text": "number 101", "step": "1"}))
+    trace.append(run / "trace.jsonl", trajectory(1, 0, id="repeated-1_0"))
+    assert index.refresh() == 1
+    groups = [index.group(row) for row in index.find(Query({"text": "number 101", "step": "1"}))]
+    assert sorted(map(len, groups)) == [1, *[len(before)] * len(before)]
+
+
 def records(index: TraceIndex) -> list[dict[str, Any]]:
     return [index.record(row) for row in index.find(Query())]
 
