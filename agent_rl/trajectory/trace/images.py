@@ -131,7 +131,6 @@ def _has_room(folder: Path, most_bytes: int | None) -> bool:
     """Whether the folder is below its size limit; it is measured regularly, as other processes write there too."""
     size, count = _sizes.get(folder, (0, _WRITES))
     if count >= _WRITES:
-        entries = os.scandir(folder) if folder.is_dir() else ()
-        size = sum(entry.stat().st_size for entry in entries if entry.name[0] != ".")  # a draft may be renamed
+        size = sum(file.stat().st_size for file in folder.glob("*.png"))  # without drafts, which may be renamed
         _sizes[folder] = size, 0
     return most_bytes is None or size < most_bytes
