@@ -103,12 +103,13 @@ def _refusal(request: Request, token: str | None) -> Response | None:
         return Response("requests from another origin are not allowed", status_code=403, media_type="text/plain")
     if request.method not in ("GET", "HEAD"):
         return Response("only GET and HEAD requests are allowed", status_code=405, media_type="text/plain")
-    if token is None or hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), token.encode()):
+    cookie = f"{COOKIE}_{request.url.port}"  # browsers send the cookies of a host to all its ports
+    if token is None or hmac.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
         return None
     if hmac.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
         more = urlencode([(key, value) for key, value in request.query_params.multi_items() if key != "token"])
         response = RedirectResponse(f"{request.url.path}?{more}", status_code=303)
-        response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+        response.set_cookie(cookie, token, httponly=True, samesite="strict")
         return response
     return Response("open the address with ?token= that the command printed", status_code=401, media_type="text/plain")
 

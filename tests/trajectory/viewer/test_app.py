@@ -364,6 +364,16 @@ def test_other_machines_need_the_token(index: TraceIndex, host: str) -> None:
         assert client.get("/?step=1").status_code == 200
 
 
+def test_two_viewers_on_one_machine_keep_their_tokens(index: TraceIndex) -> None:
+    """A browser has one set of cookies for all ports of a host."""
+    clients = [TestClient(create_app(index, token=f"{port}"), base_url=f"http://node:{port}") for port in (8321, 8322)]
+    for client in clients:
+        given = client.get(f"/count?token={client.base_url.port}", follow_redirects=False)
+        for each in clients:
+            each.cookies.update(given.cookies)
+    assert [client.get("/count").status_code for client in clients] == [200, 200]
+
+
 def test_what_is_written_meanwhile_is_shown(client: TestClient, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_rl.trajectory.viewer.app.REFRESH_S", 0.01)
     with TestClient(client.app, base_url=LOCAL) as again:
