@@ -61,10 +61,10 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
     rows = [list(row) for _, row in groupby(scored, attrgetter("row"))]
 
     def by_name(field: str) -> dict[str, Any]:
-        """Return an estimate over all rows for each name in the mapping `field` of the records."""
+        """Return an estimate for each name in the mapping `field` of the records, over the rows with this name."""
         values = [[getattr(record, field) for record in row] for row in rows]
         names = sorted({name for row in values for sample in row for name in sample})
-        return {name: estimate(name)([[sample[name] for sample in row] for row in values]).plain() for name in names}
+        return {name: estimate(name)([[s[name] for s in row if name in s] for row in values]).plain() for name in names}
 
     def estimate(name: str) -> Callable[[Sequence[Sequence[float]]], Estimate]:
         return estimate_rate if name == "answered" or name.startswith("stop_") else estimate_mean

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ConfigError, reason_of
+from agent_rl.work.parts import whole_lines
 
 
 @dataclass(frozen=True)
@@ -94,13 +95,8 @@ def _status(process: Mapping[str, Any] | None) -> str:
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Return the metrics of each step, including its number `step`; step 0 is the validation before training."""
-    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        try:
-            json.loads(lines[-1])
-        except ValueError:  # the run is still writing this line
-            lines.pop()
-    return [{"step": record["step"], **record["data"]} for record in map(json.loads, lines)]
+    lines = whole_lines(folder / "metrics.jsonl", 0)  # without a line that the run is still writing
+    return [{"step": record["step"], **record["data"]} for record in (json.loads(line) for _, line in lines)]
 
 
 def leaves(plain: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from agent_rl.trajectory.run_files import RunState
+from agent_rl.trajectory.run_files import RunState, leaves
 
 Metrics = Mapping[str, Any]
 Point = tuple[int, float]
@@ -159,14 +159,15 @@ def _does_not_rise(steps: Sequence[Metrics], configuration: Run) -> Found:
             "Repeat a failed call with agent-rl tools call, and read its error",
         )
     yield from _constant(steps, configuration)
-    yield from _unused(steps)
+    yield from _unused(steps, configuration)
 
 
 def _constant(steps: Sequence[Metrics], configuration: Run) -> Found:
     """Find components with the same value for every trajectory."""
     sections = {**((configuration.get("agent_rl") or {}).get("reward") or {}), **_sections(configuration)}
     for name in components(steps, configuration):
-        section, values = sections.get(name) or {}, series(steps, f"agent/{name}")
+        section = sections.get(name) or sections.get(name.removesuffix("_reward")) or {}
+        values = series(steps, f"agent/{name}")
         has_weight = section.get("penalty", section.get("weight", 1)) != 0
         all_wrong = name == "correctness" and values[0][1] == 0  # another warning covers this case
         if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1 and not all_wrong:
@@ -176,8 +177,10 @@ def _constant(steps: Sequence[Metrics], configuration: Run) -> Found:
             )
 
 
-def _unused(steps: Sequence[Metrics]) -> Found:
-    values = series(steps, "agent/tool_calls")
+def _unused(steps: Sequence[Metrics], configuration: Run) -> Found:
+    """Find a run whose agent calls no tools; the calls in verl's own loops, if any, are not counted."""
+    agent = dict(leaves(configuration)).get("actor_rollout_ref.rollout.agent.default_agent_loop")
+    values = [] if agent in ("single_turn_agent", "tool_agent") else series(steps, "agent/tool_calls")
     if values and not any(value for _, value in values):
         yield (
             "No tool was ever called.",

@@ -242,7 +242,7 @@ def _trained_rows(batch: Any, data: Any) -> tuple[list[str], list[float | list[f
 
 
 def _advantages(data: Any) -> Iterator[float | list[float]]:
-    """For each row, yield one advantage if all trained tokens share it, otherwise one per response token."""
+    """For each row, yield one advantage if all trained tokens share it, otherwise one per token (-0.0: not trained)."""
     values, mask = data.batch["advantages"], data.batch["response_mask"].bool()
     lowest = values.masked_fill(~mask, float("inf")).amin(dim=1)
     highest = values.masked_fill(~mask, float("-inf")).amax(dim=1)
@@ -251,4 +251,4 @@ def _advantages(data: Any) -> Iterator[float | list[float]]:
         if low >= high:
             yield low if low == high else 0.0  # 0.0 if no token is trained on
         else:
-            yield (values[row] * mask[row])[:length].tolist()
+            yield (values[row] + 0.0).masked_fill(~mask[row], -0.0)[:length].tolist()

@@ -3,6 +3,7 @@ import itertools
 import json
 import math
 import random
+from dataclasses import replace
 from statistics import NormalDist
 
 import pytest
@@ -46,6 +47,15 @@ def test_an_unscored_episode_does_not_count_as_zero():
     assert found["pass"]["2"]["rows"] == 1  # the other row has one sample only
     assert found["components"]["correctness"]["mean"] == 1.0
     assert summary["unscored"] == {"down": 1}
+
+
+def test_a_metric_of_only_some_agents_is_a_mean_over_their_episodes():
+    """Only the sessions of a gateway have some metrics, and each row may name its agent."""
+    others = record(1, 0, 1.0)
+    gateway = replace(record(0, 0, 1.0), metrics={**others.metrics, "gateway_sequences": 2.0})
+    found = summarize([gateway, others], rows=2, n=1)["all"]["metrics"]
+    assert found["gateway_sequences"] == {"mean": 2.0, "low": None, "high": None, "rows": 1}
+    assert found["turns"]["rows"] == 2
 
 
 def test_nothing_scored_is_no_number():

@@ -154,6 +154,19 @@ def test_a_stored_quickstart_has_no_warning_at_any_step() -> None:
     assert [each.text for each in run_warnings(silent[:1], configuration)] == ["No tool was ever called."]
 
 
+def test_a_constant_component_without_weight_is_no_symptom_even_if_it_is_logged_under_another_name() -> None:
+    steps = [{"step": step, "agent/turns": 3.0 + step, "agent/turns_reward": 2.0} for step in range(30)]
+    for weight, count in ((0, 0), (1, 1)):
+        configuration = {"agent_rl": {"reward": {"components": {"turns": {"kind": "turns", "weight": weight}}}}}
+        assert len(run_warnings(steps, configuration)) == count
+
+
+@pytest.mark.parametrize(("agent", "count"), [("single_turn_agent", 0), ("tool_agent", 0), ("react_agent", 1)])
+def test_loops_of_verl_whose_calls_are_not_counted_raise_no_warning_about_tools(agent: str, count: int) -> None:
+    configuration = {"actor_rollout_ref": {"rollout": {"agent": {"default_agent_loop": agent}}}}
+    assert len(run_warnings([{"step": 1, "agent/tool_calls": 0.0}], configuration)) == count
+
+
 def test_a_few_steps_are_no_trend() -> None:
     assert warned(6, agent__style=lambda step: 0.5, actor__entropy=lambda step: 2.0 / step**3) == []
 

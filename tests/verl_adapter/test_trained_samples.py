@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from agent_rl.trajectory import trace
+from agent_rl.trajectory.trace.batches import append_batch, mean_advantage
 from agent_rl.verl_adapter import trained_samples
 from agent_rl.verl_adapter.algorithms import remax
 from tests.support.forks import python
@@ -260,3 +262,19 @@ def test_the_mean_of_a_validation_is_that_of_the_survivors():
     assert filled["answer"][5:] == ["x", "y"]
     assert filled["uid"] == [*uids, "a", "b"]
     assert missing == {"val-core/s/missing": 4}
+
+
+def test_the_mean_advantage_of_a_stored_row_is_that_of_its_trained_tokens(tmp_path):
+    import torch
+
+    batch = SimpleNamespace(keys=["a_0_0", "b_0_0"], tags=[{}, {}])
+    mask = torch.tensor([[1, 0, 0, 1, 1, 0], [1, 1, 0, 0, 1, 0]])
+    advantages = torch.tensor([[2.0, 0.7, -0.7, 0.0, -0.5, 3.0], [0.25, 0.25, 9.0, 9.0, 0.25, 9.0]])
+    data = SimpleNamespace(batch={"advantages": advantages, "response_mask": mask})
+    stored = trace.TrainedBatch(1, 0, *trained_samples._trained_rows(batch, data))
+    append_batch(tmp_path / "trace.jsonl", stored)
+    rows = trace.read_trained_rows(tmp_path / "trace.jsonl")
+    assert rows["a_0"][0].advantage == [2.0, 0.0, 0.0, 0.0, -0.5]
+    assert [mean_advantage(rows[id]) for id in ("a_0", "b_0")] == [0.5, 0.25]
+    assert mean_advantage([*rows["a_0"], *rows["b_0"]]) == 0.375
+    assert mean_advantage([]) is None

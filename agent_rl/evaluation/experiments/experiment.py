@@ -24,6 +24,7 @@ from agent_rl.errors import AgentRLError
 from agent_rl.evaluation.experiments.cold_start import ColdStart
 from agent_rl.evaluation.experiments.outcome import RunOutcome, judgement, read_outcome, solved
 from agent_rl.evaluation.experiments.receipt import RECEIPT, hashes, verdicts, write_curve
+from agent_rl.evaluation.summary import cell
 from agent_rl.launch.command import quoted
 from agent_rl.launch.recipes import results_folder
 from agent_rl.launch.run_folder import machine
@@ -133,8 +134,7 @@ def comparison(receipt: dict[str, Any]) -> Table:
     for column in ("run", "before", "after", "gain", "s"):
         table.add_column(column, justify="left" if column == "run" else "right")
     for name, run in receipt["runs"].items():
-        cells = [f"{run[key]['mean']:.3f} [{run[key]['low']:.3f}, {run[key]['high']:.3f}]"
-                 for key in ("before", "after", "gain")]  # fmt: skip
+        cells = (cell(run[key]) for key in ("before", "after", "gain"))
         table.add_row(Text(name), *cells, f"{run['training_seconds']:.0f}")
     for name, mean in receipt["policies"].items():
         table.add_row(name.replace("_", " "), "", f"{mean:.3f}", "", "")

@@ -59,14 +59,14 @@ def verdicts(
     }
     for name in baselines:
         criteria[f"{name}_at_least_0.2_below"] = always(
-            outcome.after.mean - policies[name].mean >= ABOVE for outcome in outcomes
+            round(outcome.after.mean - policies[name].mean, 9) >= ABOVE for outcome in outcomes
         )
     if judgements:
         pairs = [outcome.judgements for outcome in outcomes]
         best = max(judgements[name]["spearman"] for name in baselines)
         criteria["spearman_at_least_0.7"] = always(after["spearman"] >= SPEARMAN for _, after in pairs)
         criteria["spearman_0.15_above_start_and_baselines"] = always(
-            after["spearman"] >= max(before["spearman"], best) + SPEARMAN_GAIN for before, after in pairs
+            round(after["spearman"] - max(before["spearman"], best), 9) >= SPEARMAN_GAIN for before, after in pairs
         )
     return criteria
 

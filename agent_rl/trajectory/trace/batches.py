@@ -3,12 +3,14 @@
 Each line is `{"step": ..., "update": ..., "rows": ...}`, where `rows` is JSON, compressed with zlib and encoded as
 base64, that contains the names of the training sequences, their advantages, and the positions of padding rows. The
 advantage of a sequence is a number; if its tokens have different advantages, it is the text that
-`agent_rl.trajectory.trace.tokens.pack` returns for the advantages of all its tokens.
+`agent_rl.trajectory.trace.tokens.pack` returns for the advantages of all its tokens. The advantage of a token that is
+not trained on is -0.0, which distinguishes it from a trained token whose advantage is 0.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -83,11 +85,13 @@ def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
 def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None = None) -> dict[str, list[TrainedRow]]:
     """Return the training rows of some or all trajectories by id; a trajectory that was not trained on has no entry.
 
-    If a batch occurs more than once, only its last occurrence is used.
+    A run that resumes from a checkpoint discards the updates after it, so only the batches before and after are used.
     """
     batches: dict[tuple[int, int], list[tuple[str, TrainedRow]]] = {}
     selected = None if ids is None else set(ids)
     for batch in read_batches(trace):
+        while batches and next(reversed(batches)) >= (batch.step, batch.update):
+            batches.popitem()
         rows = batches[batch.step, batch.update] = []
         for row, (name, advantage) in enumerate(zip(batch.names, batch.advantages, strict=True)):
             id, _, sequence = name.rpartition("_")
@@ -100,6 +104,7 @@ def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None =
 
 
 def mean_advantage(rows: Iterable[TrainedRow]) -> float | None:
-    """Return the mean advantage over the tokens of a trajectory's training sequences, or None if there are none."""
-    values = [row.advantage for row in rows if row.advantage != []]
-    return fmean(fmean(value) if isinstance(value, list) else value for value in values) if values else None
+    """Return the mean over a trajectory's training sequences of the mean over their trained tokens, or None."""
+    lists = (row.advantage if isinstance(row.advantage, list) else [row.advantage + 0.0] for row in rows)
+    values = [trained for each in lists if (trained := [own for own in each if own or math.copysign(1, own) > 0])]
+    return fmean(map(fmean, values)) if values else None

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from agent_rl.trajectory import Message, ToolResult, Trajectory
 
@@ -104,17 +104,16 @@ def _stored(folder: Path, image: Image, most_bytes: int | None) -> str | None:
         pixels = image.tobytes()  # Pillow reads the pixels of an opened file only now
     except (OSError, ValueError, SyntaxError):  # Pillow raises these errors for a broken file
         return None
-    about = f"{image.mode} {image.size}".encode()
+    about = f"{image.mode} {image.size} {image.getpalette()} {image.info.get('transparency')}".encode()
     file = folder / f"{hashlib.blake2b(about + pixels, digest_size=16).hexdigest()}.png"
     if not file.exists() and _has_room(folder, most_bytes):
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as draft:
-            try:
-                _small(image).save(draft, "PNG", compress_level=LEVEL)
-                os.replace(draft.name, file)
-            except BaseException:
-                os.unlink(draft.name)
-                raise
+        draft = folder / f".{uuid4().hex}"
+        try:
+            _small(image).save(draft, "PNG", compress_level=LEVEL)
+            os.replace(draft, file)
+        finally:
+            draft.unlink(missing_ok=True)
         size, count = _sizes[folder]
         _sizes[folder] = size + file.stat().st_size, count + 1
     return file.name
@@ -132,6 +131,6 @@ def _has_room(folder: Path, most_bytes: int | None) -> bool:
     """Whether the folder is below its size limit; it is measured regularly, as other processes write there too."""
     size, count = _sizes.get(folder, (0, _WRITES))
     if count >= _WRITES:
-        size = sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0
+        size = sum(file.stat().st_size for file in folder.glob("*.png"))  # without drafts, which may be renamed
         _sizes[folder] = size, 0
     return most_bytes is None or size < most_bytes

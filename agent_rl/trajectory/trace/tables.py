@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_rl.trajectory import Trajectory
@@ -52,7 +53,8 @@ def read_trace(run: str | os.PathLike[str]) -> TraceTables:
         tables.calls.groupby("tool")["status"].value_counts()
 
     Args:
-        run: the folder of a run or of an evaluation, or a trace; incomplete lines of a killed run are skipped.
+        run: the folder of a run or of an evaluation, or a trace; incomplete lines of a killed run are skipped. If an
+            evaluation repeated an episode that had no score, only its last record is used.
 
     Raises:
         ConfigError: there is no trace.
@@ -62,27 +64,26 @@ def read_trace(run: str | os.PathLike[str]) -> TraceTables:
 
     path = trace_of(run)
     trained = read_trained_rows(path)
-    trajectories: list[dict[str, Any]] = []
-    turns: list[dict[str, Any]] = []
-    calls: list[dict[str, Any]] = []
-    for trajectory in read(path, torn="skip"):
-        trajectories.append(trajectory_row(trajectory, trained.get(trajectory.id, ())))
+    trajectories, turns, calls = dict[Any, dict[str, Any]](), dict[Any, list[Any]](), dict[Any, list[Any]]()
+    for place_in_trace, trajectory in enumerate(read(path, torn="skip")):
+        key = trajectory.id or place_in_trace
+        trajectories[key], turns[key], calls[key] = trajectory_row(trajectory, trained.get(trajectory.id, ())), [], []
         for number, turn in enumerate(trajectory.turns):
             place = {"id": trajectory.id, "turn": number}
             columns = {name: getattr(turn, name) for name in TURN if hasattr(turn, name)}
-            turns.append(columns | place | {"calls": len(turn.calls)})
+            turns[key].append(columns | place | {"calls": len(turn.calls)})
             for count, call in enumerate(turn.calls):
                 columns = {"call": count, "tool": call.name, "arguments": call.arguments}
                 if count < len(turn.results):
                     result = turn.results[count]
                     columns |= {name: getattr(result, name) for name in CALL if hasattr(result, name)}
                     columns["status"] = result.status.value
-                calls.append(columns | place)
-    components = dict.fromkeys(name for row in trajectories for name in row if name.startswith("reward."))
+                calls[key].append(columns | place)
+    components = dict.fromkeys(name for row in trajectories.values() for name in row if name.startswith("reward."))
     return TraceTables(
-        pd.DataFrame(trajectories, columns=[*TRAJECTORY, *components]),
-        pd.DataFrame(turns, columns=list(TURN)),
-        pd.DataFrame(calls, columns=list(CALL)),
+        pd.DataFrame(list(trajectories.values()), columns=[*TRAJECTORY, *components]),
+        pd.DataFrame(list(chain.from_iterable(turns.values())), columns=list(TURN)),
+        pd.DataFrame(list(chain.from_iterable(calls.values())), columns=list(CALL)),
     )
 
 

@@ -46,13 +46,13 @@ HEADERS = {
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str | None = None) -> FastAPI:
+def create_app(index: TraceIndex, *, token: str | None = None) -> FastAPI:
     """Return the web app that serves the pages of an index, and refreshes the index.
 
     Args:
         index: the index of the trajectories.
-        hosts: allowed host names, without port; requests with another `Host` header are rejected.
         token: the token that a browser must send; None means no token, for a server that only this machine can reach.
+            Without a token, requests with a `Host` header other than `LOOPBACK` are rejected.
     """
     pages = Pages(index)
 
@@ -82,7 +82,7 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
 
     @app.middleware("http")
     async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        refusal = _refusal(request, hosts, token)
+        refusal = _refusal(request, token)
         response = await answer(request) if refusal is None else refusal
         for name, value in HEADERS.items():
             response.headers[name] = value
@@ -91,11 +91,11 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
     return app
 
 
-def _refusal(request: Request, hosts: Sequence[str], token: str | None) -> Response | None:
+def _refusal(request: Request, token: str | None) -> Response | None:
     """Return the refusal of a request with a wrong host (DNS rebinding), origin, method or token, otherwise None."""
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
-    if name not in hosts:
+    if token is None and name not in LOOPBACK:  # a token also prevents DNS rebinding: the other name has no cookie
         text = f"the host name {visible(name)!r} is not allowed: open the address that the command printed"
         return Response(text, status_code=403, media_type="text/plain")
     origin = request.headers.get("origin")
@@ -103,12 +103,13 @@ def _refusal(request: Request, hosts: Sequence[str], token: str | None) -> Respo
         return Response("requests from another origin are not allowed", status_code=403, media_type="text/plain")
     if request.method not in ("GET", "HEAD"):
         return Response("only GET and HEAD requests are allowed", status_code=405, media_type="text/plain")
-    if token is None or hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), token.encode()):
+    cookie = f"{COOKIE}_{request.url.port}"  # browsers send the cookies of a host to all its ports
+    if token is None or hmac.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
         return None
     if hmac.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
         more = urlencode([(key, value) for key, value in request.query_params.multi_items() if key != "token"])
         response = RedirectResponse(f"{request.url.path}?{more}", status_code=303)
-        response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+        response.set_cookie(cookie, token, httponly=True, samesite="strict")
         return response
     return Response("open the address with ?token= that the command printed", status_code=401, media_type="text/plain")
 
@@ -135,14 +136,13 @@ def serve(
         raise ConfigError(
             "--port", f"{host}:{port} cannot be used ({error.strerror})", "Choose another port"
         ) from error
-    names = LOOPBACK if token is None else (*LOOPBACK, shown, socket.gethostname())
     with listening, contextlib.closing(TraceIndex(sources)) as index:
         total = sum(source.path.stat().st_size for source in sources if source.path.exists())
         with progress("bytes of trajectories", total) as advance:
             index.refresh(advance)
         place = f"http://{shown}:{listening.getsockname()[1]}/{f'?token={token}' if token else ''}"
         announce(place, index.count())
-        config = uvicorn.Config(create_app(index, hosts=names, token=token), log_level="warning")
+        config = uvicorn.Config(create_app(index, token=token), log_level="warning")
         uvicorn.Server(config).run(sockets=[listening])
 
 

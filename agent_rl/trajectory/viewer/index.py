@@ -1,8 +1,9 @@
 """`TraceIndex`: a database on disk that finds trajectories by properties and text; the trajectories stay in the files.
 
-The index is incremental, so `refresh` reads only appended lines, and rereads a file that was replaced or became
-shorter. The index never writes to the files and takes no locks in their folders. Each set of files has a database in
-the user's cache folder, which can be deleted at any time. If that folder cannot be used, a temporary folder is used.
+The index is incremental, so `refresh` reads only appended lines, rereads a file that was replaced or became shorter,
+and drops a file that was deleted. The index never writes to the files and takes no locks in their folders. Each set of
+files has a database in the user's cache folder, which can be deleted at any time. If that folder cannot be used, a
+temporary folder is used.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from agent_rl.trajectory.estimates import Change, estimate_change
 from agent_rl.trajectory.viewer.query import FACETS, Query
 from agent_rl.trajectory.viewer.records import Source, in_our_form
 from agent_rl.trajectory.viewer.tables import SCHEMA, RowBatch, lines
+from agent_rl.work.parts import whole_lines
 
 VERSION = 3
 PAGE = 50
@@ -84,8 +86,12 @@ class TraceIndex:
         Args:
             progress: function that is called repeatedly with the number of bytes read.
         """
-        files = [replace(source, path=part) for source in self.sources for part in trace.parts(source.path)]
+        parts = ((source, part) for source in self.sources for part in trace.parts(source.path))
+        files = [replace(source, path=part) for source, part in parts if os.path.exists(part)]
         with self._alone:  # locked, because another viewer of the same files uses the same database
+            indexed = dict(self._writer.execute("SELECT path, id FROM files").fetchall())
+            for path in indexed.keys() - {str(file.path) for file in files}:
+                self._forget(indexed[path])
             return sum(self._refresh(file, progress) for file in files)
 
     def count(self, query: Query | None = None) -> int:
@@ -153,7 +159,9 @@ class TraceIndex:
         """Return the columns of the trajectories with the same prompt, step and file, best rewards first."""
         same = "prompt_key = ? AND step IS ? AND file = ?"
         sql = f"SELECT * FROM trajectories WHERE {same} ORDER BY reward DESC, name LIMIT 256"
-        return self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])
+        rows = self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])
+        group = columns["name"].rpartition("_")[0]  # differs if a resumed run samples the prompts of a step again
+        return [row for row in rows if row["name"].rpartition("_")[0] == group]
 
     def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
         """Return the correctness of a step's samples that match the facets, in one list per prompt."""
@@ -249,7 +257,11 @@ class TraceIndex:
             return 0  # the file does not exist yet
         path, database = str(source.path), self._writer
         known = database.execute("SELECT * FROM files WHERE path = ?", [path]).fetchone()
-        if known is not None and (known["inode"] != status.st_ino or known["offset"] > status.st_size):
+        if known is not None and (
+            known["inode"] != status.st_ino
+            # a new file may have the inode of a deleted one, and a file with a single record is rewritten as a whole
+            or (known["offset"] != status.st_size and (path.endswith(".json") or not _ends_line(path, known["offset"])))
+        ):
             self._forget(known["id"])
         new = (path, source.name, status.st_ino)
         database.execute("INSERT OR IGNORE INTO files (path, name, inode, offset, skipped) VALUES (?, ?, ?, 0, 0)", new)
@@ -264,6 +276,7 @@ class TraceIndex:
         self._writer.execute("DELETE FROM trajectories WHERE file_id = ?", [file])
         self._writer.execute("DELETE FROM files WHERE id = ?", [file])
         self._writer.commit()
+        self._tokens.clear()  # the file of the tokens was replaced together with the trace
 
     def _read(self, source: Source, file: int, offset: int, progress: Callable[[int], None]) -> int:
         # never reuse the number of a deleted trajectory, because its text stays in the table of texts
@@ -282,3 +295,8 @@ class TraceIndex:
             stored.result()
             batch.store(self._writer)
         return number - first
+
+
+def _ends_line(path: str, offset: int) -> bool:
+    """Whether a line of the file ends at this offset; if not, the file was replaced since it was read so far."""
+    return next(whole_lines(path, max(0, offset - 1)), None) == (offset - 1, b"\n")

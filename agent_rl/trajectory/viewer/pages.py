@@ -79,9 +79,7 @@ class Pages:
         except ValueError as error:
             raise HTTPException(422, visible(error)) from error
         trained = read_trained_rows(self.index.path_of(columns), [name]).get(name, [])
-        tokenizer, notice = find_tokenizer(self.index.path_of(columns).parent), ""
-        if tokenizer is None:
-            notice = "The tokenizer of the run's model is not on this machine, so tokens are shown as ids."
+        tokenizer = find_tokenizer(self.index.path_of(columns).parent)
         sequences = []
         for place, sequence in enumerate(stored["sequences"] if stored else ()):
             about = [
@@ -91,7 +89,7 @@ class Pages:
             ]
             sequences.append({**shaded(sequence, tokenizer, "full" in request.query_params), "trained": about})
         return self._page(
-            "tokens.html", columns=columns, sequences=sequences, decoded=tokenizer is not None, notice=notice,
+            "tokens.html", columns=columns, sequences=sequences, decoded=tokenizer is not None,
             **self._around(request, number),
         )  # fmt: skip
 

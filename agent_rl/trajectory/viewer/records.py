@@ -6,8 +6,10 @@ Agent Trajectory Interchange Format (ATIF, one JSON document per file).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +54,7 @@ def find_sources(places: Sequence[str]) -> list[Source]:
 
 
 def newest_run(folder: Path) -> str:
-    """Return the folder of the run that started last.
+    """Return the folder of the run that was started or resumed last.
 
     Args:
         folder: a folder of runs.
@@ -60,11 +62,20 @@ def newest_run(folder: Path) -> str:
     Raises:
         ConfigError: the folder contains no run.
     """
-    runs = sorted(folder.glob("*/run.json"), key=lambda file: file.stat().st_mtime)
+    runs = sorted(folder.glob("*/run.json"), key=_started)
     if not runs:
         remedy = "Pass a run's folder or a file of trajectories, or train first: agent-rl train RECIPE"
         raise ConfigError("RUN", f"no run was given, and there is no run under {folder.absolute()}", remedy)
     return str(runs[-1].parent)
+
+
+def _started(file: Path) -> float:
+    """Return the time of a run's last start, which is earlier than the time of its file if the run has ended since."""
+    try:
+        started = str(json.loads(file.read_bytes())["started"][-1])
+        return datetime.strptime(started, "%Y-%m-%dT%H:%M:%S%z").timestamp()
+    except (ValueError, KeyError, TypeError, IndexError):  # the file does not come from agent_rl
+        return file.stat().st_mtime
 
 
 def _in_folder(folder: Path) -> list[Path]:

@@ -56,18 +56,20 @@ def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) 
         full: whether to show all tokens instead of `MOST_TOKENS`.
     """
     most = None if full else MOST_TOKENS
-    response, mask, logprobs = sequence["response_ids"], sequence["mask"], sequence["logprobs"]
+    prompt, response = sequence["prompt_ids"], sequence["response_ids"]
+    mask, logprobs = sequence["mask"], sequence["logprobs"]
     values = [None] * len(response) if logprobs is None else logprobs
     sampled = [value for value, trained in zip(values, mask, strict=False) if trained and value is not None]
     marks = [value if trained else "given" for value, trained in zip(values, mask, strict=False)]
     return {
-        "prompt": list(_tokens(sequence["prompt_ids"][:most], ["given"] * len(sequence["prompt_ids"]), tokenizer)),
+        "prompt": list(_tokens(prompt[:most], ["given"] * len(prompt), tokenizer)),
         "response": list(_tokens(response[:most], marks, tokenizer)),
+        "prompt_size": len(prompt),
         "size": len(response),
         "sampled": sum(map(bool, mask)),
         "images": sequence["images"],
         "mean": math.fsum(sampled) / len(sampled) if sampled else None,
-        "cut": 0 if most is None else max(0, len(response) - most),
+        "cut": 0 if most is None else max(0, len(prompt) - most) + max(0, len(response) - most),
     }
 
 

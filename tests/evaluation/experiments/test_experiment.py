@@ -60,6 +60,13 @@ def test_a_run_is_shown_by_its_words_with_their_brackets(capsys):
     assert "data.train_files=[a,b] seed 1" in capsys.readouterr().out
 
 
+def test_a_single_held_out_row_has_no_interval(capsys):
+    one = {"mean": 1.0, "low": None, "high": None, "rows": 1}
+    run = {"before": one, "after": one, "gain": one, "training_seconds": 9.0}
+    Console(width=200).print(comparison({"runs": {"seed 1": run}, "policies": {}}))
+    assert "1.000" in capsys.readouterr().out
+
+
 @pytest.mark.engine
 @pytest.mark.recipes
 @pytest.mark.timeout(900)

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[3]
         (0.9, 1.0, 0.1, (True, True, True)),
         (0.35, 0.99, 0.2, (False, False, False)),
         (0.9, 1.0, 0.75, (True, True, False)),
+        (1.0, 1.0, 0.8, (True, True, True)),  # 1.0 - 0.8 is less than 0.2 in floating point
     ],
 )
 def test_what_is_asked_of_a_cpu_version(after, oracle, no_tool, holds):
@@ -35,7 +36,7 @@ def test_what_is_asked_of_a_cpu_version(after, oracle, no_tool, holds):
 @pytest.mark.parametrize(
     ("before", "after", "alone", "holds"),
     [(0.4, 0.95, 0.73, [True, True]), (0.4, 0.85, 0.73, [True, False]), (0.6, 0.7, 0.2, [True, False]),
-     (0.1, 0.69, 0.2, [False, True])],
+     (0.1, 0.69, 0.2, [False, True]), (0.1, 0.7, 0.55, [True, True])],
 )  # fmt: skip
 def test_what_is_asked_of_a_judge(before, after, alone, holds):
     rate = estimate_rate([[1.0], [0.0]])

@@ -31,3 +31,11 @@ def test_only_the_last_occurrence_of_a_repeated_step_counts(tmp_path):
         "a_0": [trace.TrainedRow(1, 0, 0, 0, 0.5)],
         "c_0": [trace.TrainedRow(2, 0, 0, 0, 0.5)],
     }
+
+
+def test_updates_that_a_resumed_run_discarded_do_not_count(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    updates = [(1, 1, "a"), (2, 1, "b"), (2, 2, "c"), (3, 1, "d"), (2, 1, "e")]  # resumed after step 1, ended at step 2
+    for step, update, id in updates:
+        append_batch(path, trace.TrainedBatch(step, update, [f"{id}_0_0"], [0.5]))
+    assert trace.read_trained_rows(path).keys() == {"a_0", "e_0"}

@@ -54,6 +54,16 @@ def test_every_kind_of_image_is_kept(tmp_path, mode):
         assert found.convert("RGBA").tobytes() == image.convert("RGBA").tobytes()
 
 
+def test_images_that_differ_only_in_their_palette_or_transparency_are_different_files(tmp_path):
+    red, blue, clear = Image.new("P", (3, 2)), Image.new("P", (3, 2)), Image.new("P", (3, 2))
+    for image, colour in ((red, [255, 0, 0]), (blue, [0, 0, 255]), (clear, [0, 0, 255])):
+        image.putpalette(colour)
+    clear.info["transparency"] = 0
+    names = image_names(store_images(tmp_path / "trace.jsonl", seen(red, blue, clear)))
+    shown = [kept(tmp_path / "trace.images" / name).convert("RGBA").getpixel((0, 0)) for name in names]
+    assert shown == [(255, 0, 0, 255), (0, 0, 255, 255), (0, 0, 255, 0)]
+
+
 def test_a_huge_image_is_kept_smaller_and_a_broken_one_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST_PIXELS", 1000)
     noise().save(tmp_path / "whole.png")
@@ -72,6 +82,18 @@ def test_beyond_its_size_the_folder_grows_no_more(tmp_path, monkeypatch):
     assert 50_000 <= sum(sizes) < 50_000 + max(sizes)
     assert len(set(names)) == 20
     assert find_image(tmp_path / "trace.images", names[-1]) is None
+
+
+def test_a_draft_that_vanishes_while_the_folder_is_measured_is_not_counted(tmp_path):
+    (tmp_path / "trace.images").mkdir()
+    (tmp_path / "trace.images" / ".draft").symlink_to("renamed by its writer since the folder was listed")
+    assert image_names(store_images(tmp_path / "trace.jsonl", seen(noise())))
+
+
+def test_who_may_read_the_trace_may_read_its_images(tmp_path):
+    trace.append(tmp_path / "trace.jsonl", seen(noise()))
+    (file,) = (tmp_path / "trace.images").iterdir()
+    assert file.stat().st_mode == (tmp_path / "trace.jsonl").stat().st_mode
 
 
 def test_a_failed_write_leaves_nothing_and_the_run_goes_on(tmp_path, monkeypatch, capsys):

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,17 @@ def test_a_file_has_the_tables_of_its_folder_and_an_empty_one_has_their_columns(
     empty = read_trace(tmp_path / "trajectories.jsonl")
     assert [len(table) for table in empty] == [0, 0, 0]
     assert {"id", "reward"} <= set(empty.trajectories)
+
+
+def test_of_an_episode_that_an_evaluation_repeated_the_last_record_counts(tmp_path: Path) -> None:
+    for error in ("connection lost", None):
+        trace.append(tmp_path / "trajectories.jsonl", replace(trajectory(), error=error))
+    trace.append(tmp_path / "trajectories.jsonl", replace(trajectory(), id=""))
+    trace.append(tmp_path / "trajectories.jsonl", replace(trajectory(), id=""))  # of another program, without ids
+    tables = read_trace(tmp_path)
+    assert tables.trajectories["id"].tolist() == ["p0_0", "", ""]
+    assert tables.trajectories["error"].isna().all()
+    assert [len(table) for table in tables] == [3, 3 * 2, 3 * len(trajectory().results)]
 
 
 def test_what_has_no_trace_is_named(tmp_path: Path) -> None:

@@ -350,9 +350,10 @@ def test_no_other_file_is_served(client: TestClient, path: str) -> None:
     assert client.post("/").status_code == 405
 
 
-def test_other_machines_need_the_token(index: TraceIndex) -> None:
-    app = create_app(index, hosts=["node"], token="secret")
-    with TestClient(app, base_url="http://node:8321", follow_redirects=False) as client:
+@pytest.mark.parametrize("host", ["node", "10.0.0.5", "node.example.org"])
+def test_other_machines_need_the_token(index: TraceIndex, host: str) -> None:
+    app = create_app(index, token="secret")
+    with TestClient(app, base_url=f"http://{host}:8321", follow_redirects=False) as client:
         assert client.get("/").status_code == 401
         assert client.get("/?token=wrong").status_code == 401
         assert client.get("/static/viewer.js").status_code == 401
@@ -361,6 +362,16 @@ def test_other_machines_need_the_token(index: TraceIndex) -> None:
         assert "HttpOnly" in given.headers["set-cookie"]
         assert "SameSite=strict" in given.headers["set-cookie"]
         assert client.get("/?step=1").status_code == 200
+
+
+def test_two_viewers_on_one_machine_keep_their_tokens(index: TraceIndex) -> None:
+    """A browser has one set of cookies for all ports of a host."""
+    clients = [TestClient(create_app(index, token=f"{port}"), base_url=f"http://node:{port}") for port in (8321, 8322)]
+    for client in clients:
+        given = client.get(f"/count?token={client.base_url.port}", follow_redirects=False)
+        for each in clients:
+            each.cookies.update(given.cookies)
+    assert [client.get("/count").status_code for client in clients] == [200, 200]
 
 
 def test_what_is_written_meanwhile_is_shown(client: TestClient, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,16 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from shutil import rmtree
+from typing import Any
 
 import pytest
 
 from agent_rl.trajectory import trace
+from agent_rl.trajectory.exports.atif import to_atif
 from agent_rl.trajectory.viewer.index import TraceIndex
 from agent_rl.trajectory.viewer.query import Query
-from agent_rl.trajectory.viewer.records import find_sources
+from agent_rl.trajectory.viewer.records import Source, find_sources
 from tests.trajectory.viewer.conftest import trajectory
 
 
@@ -109,6 +112,64 @@ def test_a_file_that_was_replaced_or_cut_is_read_anew(run: Path, index: TraceInd
     (run / "trace.jsonl").write_bytes(lines[0])
     index.refresh()
     assert index.count() == 1
+
+
+def test_samples_that_a_resumed_run_repeated_are_another_group(run: Path, index: TraceIndex) -> None:
+    before = index.find(Query({"text": "number 101", "step": "1"}))
+    trace.append(run / "trace.jsonl", trajectory(1, 0, id="repeated-1_0"))
+    assert index.refresh() == 1
+    groups = [index.group(row) for row in index.find(Query({"text": "number 101", "step": "1"}))]
+    assert sorted(map(len, groups)) == [1, *[len(before)] * len(before)]
+
+
+def records(index: TraceIndex) -> list[dict[str, Any]]:
+    return [index.record(row) for row in index.find(Query())]
+
+
+def test_a_longer_file_with_the_inode_of_a_deleted_one_is_read_anew(run: Path, index: TraceIndex) -> None:
+    with open(run / "trace.jsonl", "r+b") as file:  # the same inode
+        file.truncate()
+        file.writelines(trajectory(9, sample).to_json().encode() + b"\n" for sample in range(40))
+    index.refresh()
+    assert (index.count(), index.skipped(), len(records(index))) == (40, 0, 40)
+
+
+def test_the_parts_of_a_trace_that_was_moved_away_are_dropped(run: Path, index: TraceIndex, tmp_path: Path) -> None:
+    trace.append(run / "trace.jsonl", trajectory(9, 0), part_bytes=1)
+    assert (index.refresh(), index.count()) == (1, 26)
+    for part in trace.parts(run / "trace.jsonl"):
+        part.rename(tmp_path / part.name)
+    index.refresh()
+    assert index.count() == index.count(Query({"tool": "calculator"})) == 0
+    trace.append(run / "trace.jsonl", trajectory(8, 0))
+    index.refresh()
+    assert [each["id"] for each in records(index)] == [trajectory(8, 0).id]
+
+
+def test_the_tokens_of_a_replaced_trace_are_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "run/trace.jsonl"
+    with closing(TraceIndex([Source(path, "run/trace.jsonl")], tmp_path / "cache")) as index:
+        for text, samples in (("", 3), ("longer", 5)):
+            stored = {}
+            for sample in range(samples):
+                tokens = {"messages": [text * sample], "tools": [], "sequences": []}
+                own = trajectory(1, sample, text=text, info={"tokens": tokens})
+                trace.append(path, own)
+                stored[own.id] = tokens
+            index.refresh()
+            assert {row["name"]: index.tokens(row, row["name"]) for row in index.find(Query())} == stored
+            rmtree(path.parent)
+
+
+def test_a_document_that_is_written_again_with_more_steps_is_one_trajectory(tmp_path: Path) -> None:
+    document = to_atif(trajectory(1, 0))
+    document["extra"] = {}
+    with closing(TraceIndex([Source(tmp_path / "a.json", "a.json")], tmp_path / "cache")) as index:
+        for count in (1, len(document["steps"])):
+            (tmp_path / "a.json").write_text(json.dumps({**document, "steps": document["steps"][:count]}))
+            index.refresh()
+        (record,) = records(index)
+    assert len(record["turns"]) == len(trajectory(1, 0).turns)
 
 
 def test_a_broken_database_is_made_again(run: Path, index: TraceIndex, tmp_path: Path) -> None:

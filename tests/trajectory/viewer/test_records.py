@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.trajectory.viewer.records import find_sources, in_our_form
+from agent_rl.trajectory.viewer.records import find_sources, in_our_form, newest_run
 from tests.trajectory.viewer.conftest import trajectory
 
 
@@ -25,6 +25,16 @@ def test_a_runs_folder_has_its_trace_or_else_its_rollouts(run: Path, tmp_path: P
 def test_a_run_that_has_just_begun_is_waited_for(tmp_path: Path) -> None:
     (tmp_path / "run.json").touch()
     assert [source.path.name for source in find_sources([str(tmp_path)])] == ["trace.jsonl"]
+
+
+def test_the_newest_run_is_the_one_that_started_last_even_if_another_has_ended_since(tmp_path: Path) -> None:
+    for name, starts in (
+        ("second", ["2026-03-01T10:00:00+0100", "2026-03-01T12:00:00+0100"]),
+        ("first", ["2026-03-01T10:30:00+0000"]),  # ended, and was written, last
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps({"started": starts}))
+    assert newest_run(tmp_path) == str(tmp_path / "second")
 
 
 @pytest.mark.parametrize(("name", "said"), [("no_such", "no such file"), (".", "contains no trajectories")])

@@ -31,7 +31,7 @@ def with_metrics(folder: Path, steps: int = 2, **more: Any) -> Path:
         }
         data |= {"val-core/gsm8k/acc/mean@1": 0.25, "agent/stop_answered": 1.0, "timing_s/step": 3.0}
         lines.append(json.dumps({"step": step, "data": data | more}))
-    (folder / "metrics.jsonl").write_text("\n".join(lines))
+    (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
     return folder
 
 

@@ -49,6 +49,9 @@ def test_a_long_sequence_is_cut_until_it_is_asked_for(monkeypatch: pytest.Monkey
     long = sequence([7] * 25, [1] * 25, [-0.1] * 25)
     assert (len(shaded(long, None)["response"]), shaded(long, None)["cut"]) == (10, 15)
     assert (len(shaded(long, None, full=True)["response"]), shaded(long, None, full=True)["cut"]) == (25, 0)
+    long["prompt_ids"] = [7] * 14
+    found = shaded(long, None)
+    assert (len(found["prompt"]), found["prompt_size"], found["cut"]) == (10, 14, 4 + 15)
 
 
 def test_the_tokenizer_is_that_of_the_runs_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
