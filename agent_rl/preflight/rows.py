@@ -10,6 +10,7 @@ from agent_rl.data.files import without_prompt
 from agent_rl.errors import ConfigError, FatalError, did_you_mean
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Finding, check
+from agent_rl.preflight.values import STORED
 from agent_rl.rewards.component import kinds
 from agent_rl.rewards.compose import answers_of
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
@@ -28,6 +29,17 @@ def readable_rows(case: RunCase) -> Iterator[ConfigError]:
             elif file.rows and case.get("data.prompt_key", "prompt") not in file.rows[0]:
                 columns = file.schema.names if file.schema is not None else list(file.rows[0])
                 yield ConfigError(key, *without_prompt(case.shown(file.path), columns))
+
+
+@check("data", at=AT)
+def stored_validation(case: RunCase) -> Iterator[ConfigError]:
+    """TransferQueue has room for all trajectories of a validation batch; sessions that find no room would fail."""
+    rows, size = sum(file.count for file in case.val), case.get("data.val_batch_size")
+    prompts = min(each for each in (rows, size, case.get("data.val_max_samples")) if each and each > 0) if rows else 0
+    stored, most = prompts * case.number("actor_rollout_ref.rollout.val_kwargs.n", 1), case.get(STORED)
+    if most is not None and stored > most:
+        problem = f"a validation batch has {stored:,} trajectories, but TransferQueue stores at most {most:,}"
+        yield ConfigError("data.val_batch_size", problem, f"Set it to a smaller number, or {STORED} to null")
 
 
 @check("data", "programs", at=AT)

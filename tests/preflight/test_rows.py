@@ -87,3 +87,16 @@ def test_a_row_of_the_gateway_needs_a_program(at: str, make_case: MakeCase, tmp_
         assert problem in error
     assert refusals(make_case({**keys, "agent_rl.gateway.command": "true"}), at) == []
     assert refusals(make_case(with_program), at) == []
+
+
+@pytest.mark.parametrize("at", rows.AT)
+def test_a_validation_batch_that_finds_no_room_in_the_store_is_refused(
+    at: str, make_case: MakeCase, tmp_path: Path
+) -> None:
+    write_parquet([sum_row()] * 8, tmp_path / "val.parquet")
+    room = "transfer_queue.backend.SimpleStorage.total_storage_size"
+    keys = {"data.val_files": str(tmp_path / "val.parquet"), "actor_rollout_ref.rollout.val_kwargs.n": 4, room: 31}
+    (error,) = refusals(make_case(keys), at)
+    assert error.startswith("data.val_batch_size: a validation batch has 32 trajectories, but TransferQueue stores at")
+    for settled in ({"data.val_batch_size": 7}, {"data.val_max_samples": 7}, {room: None}, {room: 32}):
+        assert refusals(make_case({**keys, **settled}), at) == []
