@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.rewards.compose import by_source
+from agent_rl.rewards.metrics import component_metrics
 from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.settings.reward import Schedule
 from agent_rl.verl_adapter.trained_samples import finals, reported, session_of
@@ -27,7 +28,7 @@ KEYS, WEIGHTS = "gdpo_reward_keys", "gdpo_reward_weights"
 
 
 def component_weights(algorithm: Any, settings: RewardSettings, step: int) -> dict[str, float]:
-    """Return the weights of all data sources' components at a training step.
+    """Return the weights of all data sources' components at a training step, by the components' logged names.
 
     A component is omitted if its weight is always 0, but not if a schedule sets its weight to 0 at this step.
     If the `algorithm` section names both the components and their weights, return nothing.
@@ -51,7 +52,7 @@ def component_weights(algorithm: Any, settings: RewardSettings, step: int) -> di
                 remedy = f"'gdpo' needs one weight; set the same, or set +algorithm.{KEYS} and +algorithm.{WEIGHTS}"
                 raise ConfigError(key, problem, remedy)
     used = {name: term for name, term in shared.items() if term.weight_at(step) or isinstance(term.weight, Schedule)}
-    return {name: term.weight_at(step) for name, term in used.items()}
+    return component_metrics({name: term.weight_at(step) for name, term in used.items()})
 
 
 def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, float]) -> Any:

@@ -70,6 +70,12 @@ def test_a_schedule_that_starts_at_0_does_not_count_as_no_weight(data: DataProto
         assert inputs.add_components(data, BATCH, algorithm, own).gdpo_reward_weights == [1.0, weight]
 
 
+def test_a_component_named_like_a_metric_has_the_name_under_which_it_is_logged() -> None:
+    settings = RewardSettings.model_validate({"components": {"turns": {"kind": "tool_rewards"}}})
+    assert inputs.component_weights({}, settings, 1)["turns_reward"] == 1.0
+    assert "turns" not in inputs.component_weights({}, settings, 1)
+
+
 def test_all_data_sources_share_the_weights() -> None:
     world = {"correctness": {"weight": 0, "scorer": "none"}, "components": {"won": {"kind": "tool_rewards"}}}
     sources = {"per_data_source": {"world": world}}
