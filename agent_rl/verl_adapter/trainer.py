@@ -361,7 +361,7 @@ class AgentTrainer(PPOTrainer):
         """Add the reward manager's reports to the training rollouts, as verl does for a validation."""
         columns = kwargs.get("reward_extra_infos_dict", {})
         own = [self._reports.get(session_of(key), {}) for key in columns.get("uid", ())]
-        for name in next(filter(None, own), {}):
+        for name in dict.fromkeys(name for report in own for name in report):
             if name not in ("input", "output", "gts", "score", "step"):  # columns that verl writes itself
                 columns.setdefault(name, [each.get(name) for each in own])
         super()._dump_generations(*args, **kwargs)

@@ -158,6 +158,16 @@ print(gc.get_freeze_count() > 100_000, living < 15_000)
 """
 
 
+def test_a_dump_has_the_numbers_that_any_trajectory_reports(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    dumped: dict[str, Any] = {}
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_dump_generations", lambda self, **columns: dumped.update(columns))
+    trainer = construct(config())
+    trainer._reports = {"a_0": {"acc": 1.0}, "a_1": {"acc": 0.0, "parsed": 1.0}}
+    trainer._dump_generations(reward_extra_infos_dict={"uid": ["a_0_0", "a_1_0"]})
+    columns = dumped["reward_extra_infos_dict"]
+    assert columns == {"uid": ["a_0_0", "a_1_0"], "acc": [1.0, 0.0], "parsed": [None, 1.0]}
+
+
 def test_the_trainer_rarely_looks_for_garbage() -> None:
     """And never at what it has loaded; yet the cycles of a long run do not pile up."""
     assert python(GARBAGE).splitlines()[-1] == "True True"
