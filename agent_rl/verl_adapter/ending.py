@@ -267,8 +267,7 @@ class LastStep:
         import transfer_queue as tq
 
         trainer = self._trainer
-        if self._data is not None or getattr(trainer.replay_buffer, "is_sampling", False):  # else the engines sleep
-            _make_room(trainer)
+        _make_room(trainer)
         if self._data is not None and trainer.trainer_mode == "sync":  # other modes save the running episodes too
             state = self._data
             trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
@@ -281,12 +280,13 @@ class LastStep:
 
 
 def _make_room(trainer: Any) -> None:
-    """Free the memory of the engines on the trainer's GPUs, as verl does before an update."""
+    """Free the memory of the engines on the trainer's GPUs, as verl does before an update, unless they sleep."""
     if hasattr(trainer, "switch_to_trainer"):
-        trainer.switch_to_trainer()
-        return
-    trainer.checkpoint_manager.abort_replicas()
-    trainer.checkpoint_manager.sleep_replicas()
+        if trainer.current_mode.value == "rollout":
+            trainer.switch_to_trainer()
+    elif trainer.are_engines_awake:
+        trainer.checkpoint_manager.abort_replicas()
+        trainer.checkpoint_manager.sleep_replicas()
 
 
 def _command(config: Any, folder: Path) -> str:

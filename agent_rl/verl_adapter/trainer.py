@@ -63,6 +63,7 @@ class AgentTrainer(PPOTrainer):
         stragglers: the sessions of the step that have not ended.
         last_step: tracks the last complete step, and saves it when the run stops.
         recorded: the run whose recorded trajectories are trained on; None if the engine samples.
+        are_engines_awake: whether the engines occupy memory on the trainer's GPUs; not used in `mode=separate_async`.
         is_idle: whether the current batch makes no update, for lack of trainable tokens or of baselines.
         advantages: the result of `estimate_advantages` for the current batch.
     """
@@ -90,6 +91,7 @@ class AgentTrainer(PPOTrainer):
             self.recorded, rate, limit_s = recorded.run_at(place), 0, None
             self._enable_hybrid_replicas = False  # keeps verl from starting an engine
         self.stragglers = stragglers.Stragglers(self, rate, limit_s)
+        self.are_engines_awake = True
         self.is_idle = False
         self.advantages: Any = None
         self._batch: KVBatchMeta | None = None
@@ -179,6 +181,7 @@ class AgentTrainer(PPOTrainer):
         if self.stragglers.are_ended:
             self.checkpoint_manager.abort_replicas()
         super().on_sample_end()
+        self.are_engines_awake = False
 
     def on_init_end(self) -> None:
         """Send the weights to the engine, if there is one."""
@@ -189,14 +192,18 @@ class AgentTrainer(PPOTrainer):
         """Send the weights to the engine, if there is one, and let interrupted engines resume their generation."""
         if self.recorded is None:
             super().on_step_end()
+        self.are_engines_awake = True
         if self.stragglers.are_ended:
             self.checkpoint_manager.resume_generation_replicas()
 
     def _compute_reward_colocate(self, batch: KVBatchMeta, metrics: dict[str, Any] | None = None) -> KVBatchMeta:
         """Score a sampled batch with the `trajectory` manager, whose reward model shares the trainer's GPUs."""
-        if self.config.reward.reward_manager.name != MANAGER:
-            return super()._compute_reward_colocate(batch, metrics)
-        return reward_loop.score_sampled(self, batch)
+        self.are_engines_awake = False
+        is_ours = self.config.reward.reward_manager.name == MANAGER
+        compute: Any = super()._compute_reward_colocate
+        batch = reward_loop.score_sampled(self, batch) if is_ours else compute(batch, metrics)
+        self.are_engines_awake = batch.partition_id == "val"  # in a validation, verl now wakes the engines up again
+        return batch
 
     def _balance_batch(
         self,
