@@ -155,10 +155,14 @@ class LastStep:
 
     Args:
         trainer: the run's trainer.
+
+    Attributes:
+        saved_step: the last step that this run has saved; the folder may also contain checkpoints of earlier runs.
     """
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
+        self.saved_step = 0
         self._begun = self._complete = 0
         self._data: Any = None
         """The dataloader's state before the current step, or None between steps."""
@@ -258,9 +262,7 @@ class LastStep:
 
     def _save_complete(self) -> None:
         """Save the last step completed since the run was started, unless verl has already saved it."""
-        tracker = self._checkpoint().with_name("latest_checkpointed_iteration.txt")
-        is_saved = tracker.is_file() and tracker.read_text() == str(self._complete)
-        if self._complete > self._begun and not is_saved:
+        if self._complete > self._begun and self._complete != self.saved_step:
             self._save()
 
     def _save(self) -> None:

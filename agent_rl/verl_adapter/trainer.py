@@ -306,6 +306,7 @@ class AgentTrainer(PPOTrainer):
     def _save_checkpoint(self) -> None:
         stages.announce("checkpoint", self.global_steps)
         super()._save_checkpoint()
+        self.last_step.saved_step = self.global_steps
 
     def _validate(self) -> dict[str, float]:
         """Validate, unless the run is asked to stop in the meantime."""

@@ -133,6 +133,7 @@ from agent_rl.errors import UnscoredError
 from tests.verl_adapter.trainers import make, train
 
 folder = Path(tempfile.mkdtemp())
+(folder / "latest_checkpointed_iteration.txt").write_text("2")  # of an earlier run, which was not resumed
 
 def run(update, **parts):
     config = {"agent_rl.run.folder": str(folder), "trainer.default_local_dir": str(folder), "trainer.save_freq": 3,
