@@ -31,7 +31,6 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
-from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 from agent_rl.work.parts import replace_file
 
 COMMAND = "AGENT_RL_COMMAND"
@@ -266,17 +265,11 @@ class LastStep:
             self._save()
 
     def _save(self) -> None:
-        import transfer_queue as tq
-
         trainer = self._trainer
         _make_room(trainer)
         if self._data is not None and trainer.trainer_mode == "sync":  # other modes save the running episodes too
             state = self._data
             trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
-        for partition in (ERRORS_PARTITION, "val"):  # a resumed asynchronous run would restore both partitions
-            tags = (tq.kv_list(partition) or {}).get(partition, {})
-            if tags:
-                tq.kv_clear(keys=list(tags), partition_id=partition)
         trainer.global_steps = self._complete
         trainer._save_checkpoint()
 

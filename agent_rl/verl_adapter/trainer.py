@@ -43,7 +43,7 @@ from agent_rl.verl_adapter import (
 from agent_rl.verl_adapter.algorithms import inputs, remax, turns
 from agent_rl.verl_adapter.algorithms.advantages import estimate
 from agent_rl.verl_adapter.custom_function import MANAGER
-from agent_rl.verl_adapter.failures import FailedSessions
+from agent_rl.verl_adapter.failures import FailedSessions, clear_restored
 from agent_rl.verl_adapter.trained_samples import finals, session_of
 from agent_rl.verl_adapter.verl_loop import collect_rarely
 
@@ -140,6 +140,8 @@ class AgentTrainer(PPOTrainer):
     def _load_checkpoint(self) -> None:
         stages.announce("weights")
         super()._load_checkpoint()
+        if self.trainer_mode != "sync":
+            clear_restored()
         if self.row_order is None:
             ordering.require_verls(self.train_dataloader.next_iter_state)
             return
