@@ -31,7 +31,6 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
-from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 from agent_rl.work.parts import replace_file
 
 COMMAND = "AGENT_RL_COMMAND"
@@ -155,10 +154,14 @@ class LastStep:
 
     Args:
         trainer: the run's trainer.
+
+    Attributes:
+        saved_step: the last step that this run has saved; the folder may also contain checkpoints of earlier runs.
     """
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
+        self.saved_step = 0
         self._begun = self._complete = 0
         self._data: Any = None
         """The dataloader's state before the current step, or None between steps."""
@@ -258,35 +261,27 @@ class LastStep:
 
     def _save_complete(self) -> None:
         """Save the last step completed since the run was started, unless verl has already saved it."""
-        tracker = self._checkpoint().with_name("latest_checkpointed_iteration.txt")
-        is_saved = tracker.is_file() and tracker.read_text() == str(self._complete)
-        if self._complete > self._begun and not is_saved:
+        if self._complete > self._begun and self._complete != self.saved_step:
             self._save()
 
     def _save(self) -> None:
-        import transfer_queue as tq
-
         trainer = self._trainer
-        if self._data is not None or getattr(trainer.replay_buffer, "is_sampling", False):  # else the engines sleep
-            _make_room(trainer)
+        _make_room(trainer)
         if self._data is not None and trainer.trainer_mode == "sync":  # other modes save the running episodes too
             state = self._data
             trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
-        for partition in (ERRORS_PARTITION, "val"):  # a resumed asynchronous run would restore both partitions
-            tags = (tq.kv_list(partition) or {}).get(partition, {})
-            if tags:
-                tq.kv_clear(keys=list(tags), partition_id=partition)
         trainer.global_steps = self._complete
         trainer._save_checkpoint()
 
 
 def _make_room(trainer: Any) -> None:
-    """Free the memory of the engines on the trainer's GPUs, as verl does before an update."""
+    """Free the memory of the engines on the trainer's GPUs, as verl does before an update, unless they sleep."""
     if hasattr(trainer, "switch_to_trainer"):
-        trainer.switch_to_trainer()
-        return
-    trainer.checkpoint_manager.abort_replicas()
-    trainer.checkpoint_manager.sleep_replicas()
+        if trainer.current_mode.value == "rollout":
+            trainer.switch_to_trainer()
+    elif trainer.are_engines_awake:
+        trainer.checkpoint_manager.abort_replicas()
+        trainer.checkpoint_manager.sleep_replicas()
 
 
 def _command(config: Any, folder: Path) -> str:

@@ -89,6 +89,16 @@ class FailedSessions:
         return UnscoredError(f"no trajectory {of} is usable: {problem}{last}")
 
 
+def clear_restored() -> None:
+    """Clear the partitions that an asynchronous run's checkpoint restores although that run has already read them."""
+    import transfer_queue as tq
+
+    for partition in (ERRORS_PARTITION, "val"):
+        tags = (tq.kv_list(partition) or {}).get(partition, {})
+        if tags:
+            tq.kv_clear(keys=list(tags), partition_id=partition)
+
+
 _end: ContextVar[SampleFate] = ContextVar("_end", default=SampleFate("lost"))  # noqa: B039 - a SampleFate is immutable
 """The size of the current task's session so far, which is reported if the session fails."""
 

@@ -108,6 +108,8 @@ class TrajectoryRewardManager(RewardManagerBase):
             verdict, logged = await self._judge(trajectory, text, columns)
             result = await self._score(trajectory, verdict)
             info = _merged(extra_info(trajectory, result), logged)
+            if self.reward.answers(trajectory.data_source) is None:  # although those of other sources are scored
+                info.pop("acc", None)
         except UserCodeError as error:
             repeated = self._with_command(error, trajectory, text)
             await self._keep(trajectory, repeated)

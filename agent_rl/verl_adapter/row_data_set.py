@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import datasets
+import numpy as np
 import pyarrow.parquet as pq
 import torch
 from torch.utils.data import Dataset
@@ -17,6 +18,8 @@ from agent_rl.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
+_NUMBER = "agent_rl_number"
+"""Column with the position of each row in the files."""
 _MADE = ("prompt", "reward_model", "extra_info", "images", "videos")
 """Columns that `as_row` may add."""
 
@@ -35,13 +38,17 @@ class RowDataSet(RLHFDataset):
         dataframe = dataframe.remove_columns(empty)
         own = [name for name in dataframe.column_names if name not in SHAPE_COLUMNS]
         columns = list(dict.fromkeys([*own, *_MADE]))
+        selected = dataframe._indices  # None if all rows are used
+        numbers = np.arange(len(dataframe)) if selected is None else selected.column(0).to_numpy()
+        dataframe = dataframe.add_column(_NUMBER, numbers)
         known_changes: set[str] = set()
 
         def read(batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
             """Give every row the same columns; if this were a method, `datasets` would copy the whole data set."""
             rows = []
             for values in zip(*batch.values(), strict=True):
-                row, changes = as_row(dict(zip(batch, values, strict=True)))
+                raw = dict(zip(batch, values, strict=True))
+                row, changes = as_row(raw, number=raw.pop(_NUMBER))
                 if images := row.get("images"):
                     row["images"] = [_for_verl(image) for image in images]
                 rows.append(self._converted(row))

@@ -43,7 +43,7 @@ from agent_rl.verl_adapter import (
 from agent_rl.verl_adapter.algorithms import inputs, remax, turns
 from agent_rl.verl_adapter.algorithms.advantages import estimate
 from agent_rl.verl_adapter.custom_function import MANAGER
-from agent_rl.verl_adapter.failures import FailedSessions
+from agent_rl.verl_adapter.failures import FailedSessions, clear_restored
 from agent_rl.verl_adapter.trained_samples import finals, session_of
 from agent_rl.verl_adapter.verl_loop import collect_rarely
 
@@ -63,6 +63,7 @@ class AgentTrainer(PPOTrainer):
         stragglers: the sessions of the step that have not ended.
         last_step: tracks the last complete step, and saves it when the run stops.
         recorded: the run whose recorded trajectories are trained on; None if the engine samples.
+        are_engines_awake: whether the engines occupy memory on the trainer's GPUs; not used in `mode=separate_async`.
         is_idle: whether the current batch makes no update, for lack of trainable tokens or of baselines.
         advantages: the result of `estimate_advantages` for the current batch.
     """
@@ -90,6 +91,7 @@ class AgentTrainer(PPOTrainer):
             self.recorded, rate, limit_s = recorded.run_at(place), 0, None
             self._enable_hybrid_replicas = False  # keeps verl from starting an engine
         self.stragglers = stragglers.Stragglers(self, rate, limit_s)
+        self.are_engines_awake = True
         self.is_idle = False
         self.advantages: Any = None
         self._batch: KVBatchMeta | None = None
@@ -138,6 +140,8 @@ class AgentTrainer(PPOTrainer):
     def _load_checkpoint(self) -> None:
         stages.announce("weights")
         super()._load_checkpoint()
+        if self.trainer_mode != "sync":
+            clear_restored()
         if self.row_order is None:
             ordering.require_verls(self.train_dataloader.next_iter_state)
             return
@@ -179,6 +183,7 @@ class AgentTrainer(PPOTrainer):
         if self.stragglers.are_ended:
             self.checkpoint_manager.abort_replicas()
         super().on_sample_end()
+        self.are_engines_awake = False
 
     def on_init_end(self) -> None:
         """Send the weights to the engine, if there is one."""
@@ -189,14 +194,18 @@ class AgentTrainer(PPOTrainer):
         """Send the weights to the engine, if there is one, and let interrupted engines resume their generation."""
         if self.recorded is None:
             super().on_step_end()
+        self.are_engines_awake = True
         if self.stragglers.are_ended:
             self.checkpoint_manager.resume_generation_replicas()
 
     def _compute_reward_colocate(self, batch: KVBatchMeta, metrics: dict[str, Any] | None = None) -> KVBatchMeta:
         """Score a sampled batch with the `trajectory` manager, whose reward model shares the trainer's GPUs."""
-        if self.config.reward.reward_manager.name != MANAGER:
-            return super()._compute_reward_colocate(batch, metrics)
-        return reward_loop.score_sampled(self, batch)
+        self.are_engines_awake = False
+        is_ours = self.config.reward.reward_manager.name == MANAGER
+        compute: Any = super()._compute_reward_colocate
+        batch = reward_loop.score_sampled(self, batch) if is_ours else compute(batch, metrics)
+        self.are_engines_awake = batch.partition_id == "val"  # in a validation, verl now wakes the engines up again
+        return batch
 
     def _balance_batch(
         self,
@@ -299,6 +308,7 @@ class AgentTrainer(PPOTrainer):
     def _save_checkpoint(self) -> None:
         stages.announce("checkpoint", self.global_steps)
         super()._save_checkpoint()
+        self.last_step.saved_step = self.global_steps
 
     def _validate(self) -> dict[str, float]:
         """Validate, unless the run is asked to stop in the meantime."""
@@ -361,7 +371,7 @@ class AgentTrainer(PPOTrainer):
         """Add the reward manager's reports to the training rollouts, as verl does for a validation."""
         columns = kwargs.get("reward_extra_infos_dict", {})
         own = [self._reports.get(session_of(key), {}) for key in columns.get("uid", ())]
-        for name in next(filter(None, own), {}):
+        for name in dict.fromkeys(name for report in own for name in report):
             if name not in ("input", "output", "gts", "score", "step"):  # columns that verl writes itself
                 columns.setdefault(name, [each.get(name) for each in own])
         super()._dump_generations(*args, **kwargs)

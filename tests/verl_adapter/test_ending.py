@@ -133,27 +133,37 @@ from agent_rl.errors import UnscoredError
 from tests.verl_adapter.trainers import make, train
 
 folder = Path(tempfile.mkdtemp())
+(folder / "latest_checkpointed_iteration.txt").write_text("2")  # of an earlier run, which was not resumed
 
-def run(update):
+def run(update, **parts):
     config = {"agent_rl.run.folder": str(folder), "trainer.default_local_dir": str(folder), "trainer.save_freq": 3,
               "trainer.test_freq": 2, "trainer.total_epochs": 1}
     trainer = make(config=config)
-    return train(trainer, lambda: update(trainer.global_steps))
+    return train(trainer, lambda: update(trainer.global_steps, trainer), **parts)
 
-def fail(step):
+def fail(step, trainer):
     if step == 3: raise UnscoredError("no score")
 
-def ask(step):
+def ask(step, trainer):
     if step == 2: (folder / "stop").touch()
+
+def sample(step, trainer):
+    trainer.on_sample_end()
+
+def report(batch, metrics, timing, global_steps, epoch):
+    if global_steps == 2: raise UnscoredError("too many")
 
 failed, asked = run(fail), run(ask)
 ended = failed.pop().replace(str(folder), "FOLDER")
-print(json.dumps([failed, ended, asked, (folder / "stop").read_text(), "AGENT_RL_COMMAND" in env["env_vars"]]))
+order, answer = [], (folder / "stop").read_text()
+run(sample, sleep=lambda: order.append("sleep"), save=lambda: order.append("save"), log=report)
+print(json.dumps([order, failed, ended, asked, answer, "AGENT_RL_COMMAND" in env["env_vars"]]))
 """
 
 
 def test_a_run_that_fails_or_is_asked_to_stop_saves_its_last_complete_step() -> None:
-    failed, ended, asked, answer, has_command = json.loads(python(STOPS))
+    order, failed, ended, asked, answer, has_command = json.loads(python(STOPS))
+    assert order == ["sleep", "sleep", "sleep", "save"]  # after two samplings, and to make room for the checkpoint
     assert failed == ["step 1", "step 2", "validation 2", "checkpoint 2"]
     assert ended.startswith(
         "UnscoredError: no score. Step 2 is saved in FOLDER/global_step_2: fix the problem, and resume"

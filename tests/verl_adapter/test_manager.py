@@ -130,6 +130,14 @@ def test_weights_limits_and_steps_come_from_the_configuration(run, batch, tokeni
     assert result["reward_score"] == pytest.approx(0.25 + result["reward_extra_info"]["overlong"])
 
 
+def test_a_data_source_whose_answers_are_not_scored_has_no_accuracy(run, batch):
+    sources = ("gsm8k", "game")
+    batches = [batch(_handed_over(_trajectory({**ROW, "data_source": source}))) for source in sources]
+    scored, unscored = run(*batches, overrides=["+agent_rl.reward.per_data_source.game.correctness.scorer=none"])
+    assert scored["reward_extra_info"]["acc"] == 1.0
+    assert set(scored["reward_extra_info"]) - set(unscored["reward_extra_info"]) == {"acc"}
+
+
 def test_a_worker_that_hands_over_no_trajectory_is_named(run, batch):
     with pytest.raises(ConfigError, match="passed None instead of a trajectory") as caught:
         run(batch(("41", {}), manager=NaiveRewardManager))

@@ -193,6 +193,7 @@ class Queue:
         self.rows = {"u": 3, "v": 5}
         self.scores = {"u_0_0": 1.0, "u_1_0": 9.0, "u_1_1": 0.5, "v_0_0": 0.0, "v_1_0": 1.0}
         self.reported = reported
+        self.of_group: dict[str, dict[str, float]] = {}
         self.cleared: list[str] = []
 
     def kv_batch_get(self, *, keys: list[str], partition_id: str, select_fields: list[str]) -> dict[str, Any]:
@@ -201,7 +202,7 @@ class Queue:
         return {
             ROW: [self.rows[key.split("_")[0]] for key in keys],
             "rm_scores": torch.nested.as_nested_tensor(scores, layout=torch.jagged),
-            "extra_fields": [{"reward_extra_info": self.reported} for _ in keys],
+            "extra_fields": [{"reward_extra_info": self.reported | self.of_group.get(key[0], {})} for key in keys],
         }
 
     def kv_clear(self, *, keys: list[str], partition_id: str) -> None:
@@ -226,6 +227,9 @@ def test_a_groups_success_is_the_mean_of_its_trajectories(trainer: Any, queue: Q
     queue.reported = {"acc": 0.25}
     assert run.visits(keys, "train") == [(3, 0.25), (5, 0.25)]
     assert trainer(order="file", measure="score").row_order.visits(keys, "train")[0] == (3, 0.75)
+    queue.reported, queue.of_group = {}, {"u": {"acc": 0.25}}  # the answers of the other data source are not scored
+    assert run.visits(keys, "train") == [(3, 0.25), (5, 0.5)]
+    queue.of_group = {}
     run = trainer(order="file", measure="corectness").row_order
     queue.reported = {"acc": 0.25, "correctness": 1.0}
     with pytest.raises(ConfigError, match=r"agent_rl\.data\.measure: .*'corectness'.*Did you mean 'correctness'"):

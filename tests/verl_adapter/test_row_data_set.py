@@ -91,3 +91,7 @@ def test_rows_in_shapes_of_guides_are_read_and_each_change_is_said_once(
     assert [record.getMessage() for record in caplog.records if "prompts is read" in record.getMessage()] == [
         "rows are converted to the expected format: prompts is read as prompt"
     ]
+    assert [item["index"] for item in items] == [0, 1, 2]
+    some = data_set(tmp_path / "rows.jsonl", max_samples=2, shuffle=True, seed=1, filter_overlong_prompts=False)
+    for item in (some[0], some[1]):  # the numbers are those of the rows in the file
+        assert item["raw_prompt"][0]["content"] == f"{item['index']}?"

@@ -1,13 +1,16 @@
 """The classes under verl's names, a trainer and a sampler of the user."""
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import transfer_queue
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.v1 import trainer_base
 
 from agent_rl.errors import ConfigError
+from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 from agent_rl.verl_adapter.replay_buffer import AgentReplayBuffer
 from agent_rl.verl_adapter.trainer import LOOP_MANAGER, MODES, AgentTrainer, with_users_class
 from tests.support.forks import python
@@ -156,6 +159,29 @@ for _ in range(30):
 living = sum(isinstance(each, Cycle) for each in gc.get_objects())
 print(gc.get_freeze_count() > 100_000, living < 15_000)
 """
+
+
+def test_a_resumed_run_does_not_count_the_failures_that_it_counted_before(
+    config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restored = {name: {"u_0": {"validate": False}} for name in (ERRORS_PARTITION, "val", "train")}
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_load_checkpoint", lambda self: None)
+    monkeypatch.setattr(transfer_queue, "kv_list", lambda name: {name: dict(restored[name])})
+    monkeypatch.setattr(transfer_queue, "kv_clear", lambda keys, partition_id: restored.pop(partition_id))
+    trainer = construct(config("colocate_async"))
+    trainer.train_dataloader = SimpleNamespace(next_iter_state=None)
+    trainer._load_checkpoint()
+    assert list(restored) == ["train"]
+
+
+def test_a_dump_has_the_numbers_that_any_trajectory_reports(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    dumped: dict[str, Any] = {}
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_dump_generations", lambda self, **columns: dumped.update(columns))
+    trainer = construct(config())
+    trainer._reports = {"a_0": {"acc": 1.0}, "a_1": {"acc": 0.0, "parsed": 1.0}}
+    trainer._dump_generations(reward_extra_infos_dict={"uid": ["a_0_0", "a_1_0"]})
+    columns = dumped["reward_extra_infos_dict"]
+    assert columns == {"uid": ["a_0_0", "a_1_0"], "acc": [1.0, 0.0], "parsed": [None, 1.0]}
 
 
 def test_the_trainer_rarely_looks_for_garbage() -> None:

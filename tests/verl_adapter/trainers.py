@@ -41,7 +41,12 @@ def nothing(*_: Any, **__: Any) -> dict[str, Any]:
 
 
 def train(
-    trainer: Any, update: Callable[[], object] = nothing, sync: Any = nothing, save: Callable[[], object] = nothing
+    trainer: Any,
+    update: Callable[[], object] = nothing,
+    sync: Any = nothing,
+    save: Callable[[], object] = nothing,
+    sleep: Callable[[], object] = nothing,
+    log: Any = nothing,
 ) -> list[str]:
     """What the trainer's `fit` does in four steps, and the error that ends it; a part costs only what is given here."""
     done: list[str] = []
@@ -55,13 +60,14 @@ def train(
         return run
 
     trainer_base.tq.kv_clear = trainer_base.tq.kv_list = nothing
-    engines = SimpleNamespace(update_weights=sync, sleep_replicas=nothing, abort_replicas=nothing)
+    engines = SimpleNamespace(update_weights=sync, sleep_replicas=sleep, abort_replicas=nothing)
     parts = {
         "_step_once": part("step", update),
         "_validate": part("validation"),
         "_save_checkpoint": part("checkpoint", save),
     }
-    unused = dict.fromkeys(("prepare_step", "_compute_metrics", "_shutdown_dump_executor"), nothing)
+    unused = dict.fromkeys(("prepare_step", "_shutdown_dump_executor"), nothing)
+    unused["_compute_metrics"] = log
     vars(trainer).update(parts, **unused, checkpoint_manager=engines, train_dataloader=SimpleNamespace(state_dict=dict))
     vars(trainer).update(global_steps=0, steps_per_epoch=4, total_training_steps=4)
     try:

@@ -14,7 +14,9 @@ from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.rewards.compose import by_source
+from agent_rl.rewards.metrics import component_metrics
 from agent_rl.settings import TERMS, RewardSettings
+from agent_rl.settings.reward import Schedule
 from agent_rl.verl_adapter.trained_samples import finals, reported, session_of
 from agent_rl.verl_adapter.updates import trained_keys
 
@@ -26,8 +28,9 @@ KEYS, WEIGHTS = "gdpo_reward_keys", "gdpo_reward_weights"
 
 
 def component_weights(algorithm: Any, settings: RewardSettings, step: int) -> dict[str, float]:
-    """Return the nonzero weights of all data sources' components at a training step.
+    """Return the weights of all data sources' components at a training step, by the components' logged names.
 
+    A component is omitted if its weight is always 0, but not if a schedule sets its weight to 0 at this step.
     If the `algorithm` section names both the components and their weights, return nothing.
 
     Raises:
@@ -48,7 +51,8 @@ def component_weights(algorithm: Any, settings: RewardSettings, step: int) -> di
                 problem = f"the weight of {name!r} is {term.weight} here and {other} for other data sources"
                 remedy = f"'gdpo' needs one weight; set the same, or set +algorithm.{KEYS} and +algorithm.{WEIGHTS}"
                 raise ConfigError(key, problem, remedy)
-    return {name: weight for name, term in shared.items() if (weight := term.weight_at(step))}
+    used = {name: term for name, term in shared.items() if term.weight_at(step) or isinstance(term.weight, Schedule)}
+    return component_metrics({name: term.weight_at(step) for name, term in used.items()})
 
 
 def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, float]) -> Any:

@@ -61,6 +61,21 @@ def test_components_count_if_they_have_a_weight() -> None:
     assert inputs.component_weights({}, settings, 1) == {"correctness": 1.0, "format": 0.2}
 
 
+def test_a_schedule_that_starts_at_0_does_not_count_as_no_weight(data: DataProto) -> None:
+    ramp = {"start": 0.0, "end": 0.5, "from_step": 50, "to_step": 100}
+    settings = RewardSettings.model_validate({"components": {"short": {"kind": "tool_rewards", "weight": ramp}}})
+    algorithm = OmegaConf.create({"gdpo_reward_keys": ["exact", "short"]})
+    for step, weight in ((1, 0.0), (75, 0.25), (100, 0.5)):
+        own = inputs.component_weights(algorithm, settings, step)
+        assert inputs.add_components(data, BATCH, algorithm, own).gdpo_reward_weights == [1.0, weight]
+
+
+def test_a_component_named_like_a_metric_has_the_name_under_which_it_is_logged() -> None:
+    settings = RewardSettings.model_validate({"components": {"turns": {"kind": "tool_rewards"}}})
+    assert inputs.component_weights({}, settings, 1)["turns_reward"] == 1.0
+    assert "turns" not in inputs.component_weights({}, settings, 1)
+
+
 def test_all_data_sources_share_the_weights() -> None:
     world = {"correctness": {"weight": 0, "scorer": "none"}, "components": {"won": {"kind": "tool_rewards"}}}
     sources = {"per_data_source": {"world": world}}
