@@ -153,7 +153,7 @@ async def checked(name: str, validator: Validator, arguments: Any, limit_s: floa
         raise ToolTimeoutError(problem) from None
     except RecursionError:
         raise InvalidArgumentsError(f"invalid arguments for {name}: nested too deeply") from None
-    except (TypeError, ValueError) as error:  # some values cannot be read, such as numbers with thousands of digits
+    except (TypeError, ValueError, OverflowError) as error:  # such as for a number with thousands of digits
         problem = shortened(one_line(error), _MAX_ERROR)
         raise InvalidArgumentsError(f"the arguments of {name} cannot be read: {problem}") from None
 
