@@ -183,17 +183,22 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return the text before a docstring's sections and the description of each argument, in Google or reST style."""
     text: list[str] = []
     about: dict[str, str] = {}
-    section, last = "", ""
+    section, last, depth = "", "", 0
     for line in (inspect.getdoc(function) or "").splitlines():
+        indent = len(line) - len(line.lstrip())
         if header := _SECTION.fullmatch(line):
-            section = header[1] or header[2]
-        if section in ("Args", "Arguments", "Parameters", "param") and (match := _ARGUMENT.fullmatch(line)):
-            last = match["name"]
-            about[last] = match["text"].strip()
-        elif section in ("Args", "Arguments", "Parameters", "param") and last and line.startswith(" "):
-            about[last] = f"{about[last]} {line.strip()}".strip()
-        elif not section:
+            section, last = header[1] or header[2], ""
+        if not section:
             text.append(line)
+        elif section not in ("Args", "Arguments", "Parameters", "param"):
+            continue
+        elif (match := _ARGUMENT.fullmatch(line)) and (not last or indent <= depth):
+            last, depth = match["name"], indent
+            about[last] = match["text"].strip()
+        elif last and indent:
+            about[last] = f"{about[last]} {line.strip()}".strip()
+        elif line:  # another section, or a line such as `:type name: str`
+            last = ""
     return "\n".join(text).strip(), about
 
 
