@@ -172,6 +172,28 @@ def test_a_description_of_several_lines_is_complete(tmp_path: Path, source: str)
     assert (spec.description, {name: part["description"] for name, part in properties}) == ("Finds things.", ABOUT)
 
 
+HINTED = '''
+from typing import Annotated
+from pydantic import Field
+
+def find(kind: Annotated[str, Field(description="what")], unit: Annotated[str, Field(description="no")] = "c") -> str:
+    """Finds things.
+
+    Args:
+        unit: which unit
+    """
+    return kind
+'''
+
+
+def test_a_hint_may_describe_its_argument(tmp_path: Path) -> None:
+    (tmp_path / "finding.py").write_text(HINTED)
+    (tmp_path / "tools.yaml").write_text("tools: [{function: finding.py:find}]")
+    (spec,) = load_tools(tmp_path / "tools.yaml")
+    assert spec.parameters["properties"]["kind"] == {"type": "string", "description": "what"}
+    assert spec.parameters["properties"]["unit"]["description"] == "which unit", "the docstring overrides the hint"
+
+
 def test_arguments_arrive_as_their_hints_say(load: Any) -> None:
     specs = load("function: my_tools.py:weather")
     given = {"place": {"city": "Delft"}, "day": "2026-05-01"}
