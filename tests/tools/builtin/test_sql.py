@@ -239,6 +239,18 @@ def test_only_a_crash_from_outside_is_not_the_policys_fault(database, sent, erro
     assert tool.call({"query": "SELECT 1 AS a"}) == "a\n---\n1\n(1 row)"
 
 
+def test_a_graded_query_may_wait_for_a_slow_disk(database, monkeypatch):
+    monkeypatch.setattr(pool, "_SLACK_S", 0.1)
+    limits = {"timeout_s": 1.0, "memory_mb": 78, "max_rows": 1}
+    pool.rows(database, "SELECT 1", **limits)
+    ((_, worker),) = pool.workers(78).idle
+    worker.send_signal(signal.SIGSTOP)
+    timer = threading.Timer(2, worker.send_signal, (signal.SIGCONT,))
+    timer.start()
+    assert pool.rows(database, "SELECT 2", **limits) == [[2]]
+    timer.join()
+
+
 ORPHANS = """
 import asyncio, sys, threading
 from agent_rl.tools.builtin._sql import pool
