@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.work.concurrency import PerLoop
@@ -154,16 +154,6 @@ class Store:
             self.failed = True
 
 
-class Found(NamedTuple):
-    """The text that a call to `Cache.get` returned."""
-
-    text: str
-    """The text, or "" if `make` returned None."""
-    cached: bool
-    waited_s: float
-    """Seconds spent waiting for an equal call."""
-
-
 class Cache:
     """A cache of strings by key: all strings in a file, or the most recently used ones in memory.
 
@@ -188,13 +178,20 @@ class Cache:
             remedy = "Choose another file on a local disk, or delete the file if it is a broken cache"
             raise ConfigError(key, problem, remedy) from error
 
-    async def get(self, key: str, make: Callable[[], Awaitable[str | None]], patience_s: float | None = None) -> Found:
-        """Return a key's stored text, or call `make` if no text is stored for the key.
+    async def get(
+        self,
+        key: str,
+        make: Callable[[], Awaitable[str | None]],
+        patience_s: float | None = None,
+        on_wait: Callable[[float], None] = lambda seconds: None,
+    ) -> tuple[str, bool]:
+        """Return a key's stored text, or call `make` if no text is stored; also return whether the text was stored.
 
         Args:
             key: the call's key; equal calls have the same key.
-            make: function that makes the text; a returned None is not stored.
+            make: function that makes the text; a returned None is not stored, and `get` returns "" instead.
             patience_s: maximum number of seconds to wait for equal calls in progress; after that, this call runs too.
+            on_wait: function that is called with the seconds of each wait for an equal call, also before a failure.
 
         Raises:
             UnscoredError: `make` failed in this call, or in an equal call for which this call waited. If the equal call
@@ -205,19 +202,20 @@ class Cache:
             started = loop.time()
             remaining = None if patience_s is None else patience_s - waited
             await asyncio.wait((flight,), timeout=remaining)
-            waited += loop.time() - started
+            waited += (seconds := loop.time() - started)
+            on_wait(seconds)
             if not flight.done():
-                return Found(await make() or "", False, waited)
+                return await make() or "", False
             if not flight.cancelled() and (failure := flight.exception()) is not None:
                 raise UnscoredError(str(failure))
         if stored is not None:
-            return Found(stored, True, waited)
+            return stored, True
         flight = flights[key] = loop.create_future()
         try:
             text = await make()
             if text is not None:
                 self._keep(key, text)
-            return Found(text or "", False, waited)
+            return text or "", False
         except UnscoredError as error:
             flight.set_exception(error)
             flight.exception()  # marks the exception as seen, in case no call waits for it

@@ -25,8 +25,8 @@ async def ask(cache: Cache, key: str, asked: list[str], problem: Exception | Non
             raise problem
         return f"text of {key}"
 
-    found = await cache.get(key, make)
-    return found.text if found.cached else "new"
+    text, kept = await cache.get(key, make)
+    return text if kept else "new"
 
 
 def test_equal_requests_are_sent_once() -> None:
