@@ -67,7 +67,7 @@ def one(tmp_path, step, arguments=None, endpoint=CITY, **config):
 
 def test_arguments_go_to_path_query_and_headers(tmp_path):
     arguments = {"city": "São Paulo?x=1#y;@", "units": "a&b=c", "tags": ["x", "y z"], "trace": "t-1"}
-    endpoint = {**CITY, "path": "/weather/{city}?format=j1&v"}
+    endpoint = {**CITY, "path": "/weather/{city}?format=j1&v&with[]=a&with[]=b"}
     result, (request,) = one(tmp_path, answer(200, {"t": 21.5}, Content_Type="application/json"), arguments, endpoint)
     assert (result.status, result.text) == (ToolStatus.OK, '{"t": 21.5}')
     path, _, query = request.path.partition("?")
@@ -75,6 +75,8 @@ def test_arguments_go_to_path_query_and_headers(tmp_path):
     assert parse_qsl(query, keep_blank_values=True) == [
         ("format", "j1"),
         ("v", ""),
+        ("with[]", "a"),
+        ("with[]", "b"),
         ("units", "a&b=c"),
         ("tags", "x"),
         ("tags", "y z"),

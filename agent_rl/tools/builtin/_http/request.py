@@ -153,7 +153,9 @@ def build(request: HttpRequest, arguments: Mapping[str, Any]) -> tuple[str, dict
         place, name = _split_place(argument, request.places[argument])
         if value is not None or place == "body":
             values[place][name] = value
-    params: dict[str, str | list[str]] = dict(_fixed_query(request.path))
+    params: dict[str, str | list[str]] = {}
+    for name, text in _fixed_query(request.path):
+        params[name] = [*params.get(name, ()), text]
     for name, value in values["query"].items():
         params[name] = [_text(item) for item in value] if isinstance(value, list) else _text(value)
     has_body = any(text.partition(":")[0] == "body" for text in request.places.values())
