@@ -124,7 +124,8 @@ class Http(Toolset):
             parameters = {"properties": {}, "additionalProperties": False, **endpoint.parameters}
             own = {**connection, "request": request.model_dump(exclude_unset=True)}
             texts = endpoint.name, endpoint.description
-            specs.append(ToolSpec(*texts, parameters, kind, own, limit_s, reusable=endpoint.reusable))
+            limits = limit_s, parsed.max_concurrent  # a call that waits for its turn must not count as a slow one
+            specs.append(ToolSpec(*texts, parameters, kind, own, *limits, reusable=endpoint.reusable))
         return specs
 
 

@@ -217,6 +217,14 @@ def test_trouble_leaves_the_trajectory_unscored(tmp_path, step):
         call(specs_of(tmp_path, CITY, attempts=2, base_url=server.url), {"city": "Bern"})
 
 
+def test_waiting_for_other_calls_is_not_the_policys_mistake(tmp_path):
+    with FaultyServer(default=answer(200, {}, delay_s=0.4)) as server:
+        specs = specs_of(tmp_path, CITY, total_s=1, max_concurrent=1, base_url=server.url)
+        results = use.run(specs, [("weather", {"city": str(number)}) for number in range(7)])
+    assert [result.status for result in results] == [ToolStatus.OK] * 7
+    assert max(result.queue_seconds for result in results) > 2 > max(result.seconds for result in results)
+
+
 @pytest.mark.parametrize(
     ("extra", "cls", "sent"),
     [
