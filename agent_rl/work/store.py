@@ -114,7 +114,9 @@ class Store:
                 start, size = self._places[key]
                 with open(self.path, "rb") as file:
                     file.seek(start)
-                    return json.loads(file.read(size))[1]
+                    line = file.read(size)
+                if line.startswith(json.dumps([key]).encode()[:-1] + b","):  # otherwise the file is a new one
+                    return json.loads(line)[1]
         return None
 
     def put(self, key: Key, result: Any) -> None:
@@ -135,8 +137,8 @@ class Store:
 
     def _read_new_lines(self) -> None:
         """Index the whole lines that were appended since the last call."""
-        if self.path.stat().st_size <= self._end:
-            return
+        if self.path.stat().st_size < self._end:  # the file was deleted and written anew
+            self._places, self._end = {}, 0
         for start, line in whole_lines(self.path, self._end):
             with suppress(ValueError, TypeError):  # the process that wrote this line was killed
                 key, _ = json.loads(line)
