@@ -17,7 +17,8 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from jsonschema import Draft202012Validator
+import regex
+from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from referencing import Registry, Resource
@@ -52,9 +53,10 @@ _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
 }
 
-_SCHEMA_VALIDATOR = Draft202012Validator(
-    Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER
-)
+_FORMATS = FormatChecker()
+_FORMATS.checkers["regex"] = lambda pattern: regex.compile(pattern) is not None, (regex.error, TypeError)
+"""Calls match patterns with `regex`, which, unlike `re`, reads patterns of JavaScript servers such as `\\p{L}`."""
+_SCHEMA_VALIDATOR = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=_FORMATS)
 _SHORT_TYPES = {
     "str": "string",
     "int": "integer",
