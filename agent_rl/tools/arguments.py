@@ -53,9 +53,8 @@ _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
 }
 
-_FORMATS = FormatChecker()
+_FORMATS = FormatChecker()  # calls match patterns with `regex`, which reads more of JavaScript's patterns than `re`
 _FORMATS.checkers["regex"] = lambda pattern: regex.compile(pattern) is not None, (regex.error, TypeError)
-"""Calls match patterns with `regex`, which, unlike `re`, reads patterns of JavaScript servers such as `\\p{L}`."""
 _SCHEMA_VALIDATOR = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=_FORMATS)
 _SHORT_TYPES = {
     "str": "string",
