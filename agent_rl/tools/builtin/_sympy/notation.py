@@ -27,9 +27,7 @@ _EXPONENT = re.compile("[⁰¹²³⁴-⁹]+")
 _ROOT = re.compile(r"√\s*(\d+(?:\.\d+)?|[^\W\d]\w*)")
 _DEGREES = re.compile(r"(?<![\w.])([\w.]+)\s*°")
 _DERIVATIVE = re.compile(r"\bd\)*\s*/\s*\(?d\s*[^\W\d]\b")
-_THOUSANDS = re.compile(
-    r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?!,?\d)"
-)  # such as 1,000; in brackets, a comma separates arguments
+_THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?!,?\d)")  # in brackets, a comma separates arguments
 _MATRIX = re.compile(r"\\begin\{[bpv]?matrix\}(.*?)\\end\{[bpv]?matrix\}", re.DOTALL)
 _MATRIX_ARITHMETIC = re.compile(r"\]\s*\]\s*[-+*/^]|[-+*\d]\s*\[\s*\[")
 _GROUP = r"\s*(?:\{([^{}]*)\}|([^{}\s\\]))"
