@@ -131,7 +131,7 @@ async def test_when_the_executed_call_fails_a_waiting_one_is_executed(error, sta
     async def flaky(self, arguments):
         type(self).calls += 1
         number = type(self).calls
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)
         if number == 1 and error is not None:
             raise error
         return f"call {number}"

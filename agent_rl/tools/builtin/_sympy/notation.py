@@ -47,8 +47,7 @@ def to_sympy(text: str) -> str:
     text = _EXPONENT.sub(lambda match: f"^({match[0].translate(_RAISED)})", text)
     text = _DEGREES.sub(r"(\1*pi/180)", _ROOT.sub(r"sqrt(\1)", text)).translate(_SIGNS)
     text = _matrices(text)
-    latex = "\\" in text or "^{" in text or "_{" in text
-    if latex:
+    if "\\" in text or "^{" in text or "_{" in text:
         text = _latex(text)
     if derivative := _DERIVATIVE.search(text):  # otherwise a quotient of the products d and d*x
         raise ToolError(f"could not parse `{derivative[0]}`: use the operation differentiate, or diff(..., x)")
@@ -92,7 +91,7 @@ def _around(text: str, index: int) -> str:
 
 
 def _with_equations(text: str) -> str:
-    """Rewrite each part `a = b`, at any depth, as `Eq(a, b)`; a part ends at a comma or bracket at its depth."""
+    """Rewrite `a = b` and `a != b`, at any depth, as `Eq(a, b)` and `Ne(a, b)`; a part ends at a comma or bracket."""
     opened: list[int] = []
     starts = [0]  # start of the current part at each bracket depth
     equals: list[int | None] = [None]
@@ -114,7 +113,7 @@ def _with_equations(text: str) -> str:
                     raise ToolError(f"could not parse {_around(text, index)}: {sign!r} has no matching opening bracket")
                 starts.pop()
                 equals.pop()
-        elif sign == "=" and text[index - 1 : index] not in tuple("<>!="):
+        elif sign == "=" and text[index - 1 : index] not in tuple("<>="):
             if equals[-1] is not None:
                 raise ToolError(f"could not parse {_around(text, index)}: two `=` in one equation; write it as two")
             equals[-1] = len(out)
@@ -131,6 +130,7 @@ def _closed(out: str, start: int, equals: int | None) -> str:
     left, right = out[start:equals].strip(), out[equals + 1 :].strip()
     if start and left in _KEYWORDS:
         return out
+    kind, left = ("Ne", left[:-1].rstrip()) if out[:equals].endswith("!") else ("Eq", left)
     if not left or not right:
         raise ToolError(f"could not parse `{out[start:].strip()}`: one side of the equation is missing")
-    return f"{out[:start]}{' ' if start and out[start - 1] == ',' else ''}Eq({left}, {right})"
+    return f"{out[:start]}{' ' if start and out[start - 1] == ',' else ''}{kind}({left}, {right})"
