@@ -171,7 +171,7 @@ def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> ty
             problem = f"{where}: the {name!r} parameter has no type hint"
             raise InvalidValueError(problem, f"Write, for example, `{name}: str`")
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[name] = (hints[name], Field(default, **({"description": about[name]} if name in about else {})))
+        fields[name] = (hints[name], Field(default, description=about[name]) if name in about else Field(default))
     try:
         return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
