@@ -21,7 +21,7 @@ from pydantic import Field
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.remote.breaker import BreakerConfig, CircuitBreaker
-from agent_rl.remote.http import Remote, RemoteLimits, bearer
+from agent_rl.remote.http import SERVER_URL, Remote, RemoteLimits, bearer
 from agent_rl.remote.responses import RemoteError, Response
 from agent_rl.work.concurrency import PerLoop
 
@@ -42,7 +42,7 @@ _TOO_LONG = re.compile(r"context[ _]length|context window|maximum context|longer
 class EndpointConfig(RemoteLimits):
     """The address of a model's endpoint, and limits on requests to it."""
 
-    url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
+    url: str = Field(pattern=SERVER_URL, examples=["http://localhost:8000"])
     """The part of the address before `/chat/completions`; if it has no path, `/v1` is appended."""
     model: str = Field(min_length=1)
     """The model's name at the endpoint."""

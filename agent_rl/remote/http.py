@@ -50,6 +50,8 @@ KEEPALIVE_S = 2.0
 server closes a connection during a request."""
 KEPT_CONNECTIONS = 4
 """Maximum number of idle connections, to different hosts, that one client keeps."""
+SERVER_URL = r"^https?://([^\s/@]*@)?([^\s/:@\[\]]+|\[[^\s/\]]+\])(:[0-9]{1,5})?([/?#]|$)"
+"""Pattern for a server's address: a host, a port that is a number, and perhaps a path."""
 FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
 _MIN_SECRET = 8  # minimum length of a header word to hide, because shorter words also occur in ordinary text
 _MAX_EXCERPT = 200  # maximum number of characters that an error message quotes from a response body

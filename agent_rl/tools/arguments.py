@@ -17,7 +17,8 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from jsonschema import Draft202012Validator
+import regex
+from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from referencing import Registry, Resource
@@ -52,9 +53,9 @@ _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
 }
 
-_SCHEMA_VALIDATOR = Draft202012Validator(
-    Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER
-)
+_FORMATS = FormatChecker()  # calls match patterns with `regex`, which reads more of JavaScript's patterns than `re`
+_FORMATS.checkers["regex"] = lambda pattern: regex.compile(pattern) is not None, (regex.error, TypeError)
+_SCHEMA_VALIDATOR = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=_FORMATS)
 _SHORT_TYPES = {
     "str": "string",
     "int": "integer",
@@ -153,7 +154,7 @@ async def checked(name: str, validator: Validator, arguments: Any, limit_s: floa
         raise ToolTimeoutError(problem) from None
     except RecursionError:
         raise InvalidArgumentsError(f"invalid arguments for {name}: nested too deeply") from None
-    except (TypeError, ValueError) as error:  # some values cannot be read, such as numbers with thousands of digits
+    except (TypeError, ValueError, OverflowError) as error:  # such as for a number with thousands of digits
         problem = shortened(one_line(error), _MAX_ERROR)
         raise InvalidArgumentsError(f"the arguments of {name} cannot be read: {problem}") from None
 

@@ -171,7 +171,7 @@ def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> ty
             problem = f"{where}: the {name!r} parameter has no type hint"
             raise InvalidValueError(problem, f"Write, for example, `{name}: str`")
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[name] = (hints[name], Field(default, description=about.get(name)))
+        fields[name] = (hints[name], Field(default, description=about[name]) if name in about else Field(default))
     try:
         return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
@@ -183,17 +183,22 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return the text before a docstring's sections and the description of each argument, in Google or reST style."""
     text: list[str] = []
     about: dict[str, str] = {}
-    section, last = "", ""
+    section, last, depth = "", "", 0
     for line in (inspect.getdoc(function) or "").splitlines():
+        indent = len(line) - len(line.lstrip())
         if header := _SECTION.fullmatch(line):
-            section = header[1] or header[2]
-        if section in ("Args", "Arguments", "Parameters", "param") and (match := _ARGUMENT.fullmatch(line)):
-            last = match["name"]
-            about[last] = match["text"].strip()
-        elif section in ("Args", "Arguments", "Parameters", "param") and last and line.startswith(" "):
-            about[last] = f"{about[last]} {line.strip()}".strip()
-        elif not section:
+            section, last = header[1] or header[2], ""
+        if not section:
             text.append(line)
+        elif section not in ("Args", "Arguments", "Parameters", "param"):
+            continue
+        elif (match := _ARGUMENT.fullmatch(line)) and (not last or indent <= depth):
+            last, depth = match["name"], indent
+            about[last] = match["text"].strip()
+        elif last and indent:
+            about[last] = f"{about[last]} {line.strip()}".strip()
+        elif line:  # another section, or a line such as `:type name: str`
+            last = ""
     return "\n".join(text).strip(), about
 
 

@@ -77,12 +77,14 @@ class Slot:
                 return None
             return json.dumps([output.text, output.reward, output.metrics])
 
-        entry = await self._cache.get(key, make, self.limit_s)
-        result.queue_seconds += entry.waited_s
+        def wait(seconds: float) -> None:
+            result.queue_seconds += seconds
+
+        text, _ = await self._cache.get(key, make, self.limit_s, wait)
         if executed:
             return executed[0]
         result.metrics["cached"] = True
-        return ToolOutput(*json.loads(entry.text))
+        return ToolOutput(*json.loads(text))
 
     @cached_property
     def _cache_prefix(self) -> str:

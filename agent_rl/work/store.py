@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.work.concurrency import PerLoop
@@ -114,7 +114,9 @@ class Store:
                 start, size = self._places[key]
                 with open(self.path, "rb") as file:
                     file.seek(start)
-                    return json.loads(file.read(size))[1]
+                    line = file.read(size)
+                if line.startswith(json.dumps([key]).encode()[:-1] + b","):  # otherwise the file is a new one
+                    return json.loads(line)[1]
         return None
 
     def put(self, key: Key, result: Any) -> None:
@@ -135,8 +137,8 @@ class Store:
 
     def _read_new_lines(self) -> None:
         """Index the whole lines that were appended since the last call."""
-        if self.path.stat().st_size <= self._end:
-            return
+        if self.path.stat().st_size < self._end:  # the file was deleted and written anew
+            self._places, self._end = {}, 0
         for start, line in whole_lines(self.path, self._end):
             with suppress(ValueError, TypeError):  # the process that wrote this line was killed
                 key, _ = json.loads(line)
@@ -152,16 +154,6 @@ class Store:
             level = logging.DEBUG if self.failed else logging.WARNING
             logger.log(level, "results in %s: %s (further failures are not shown)", self.path, error)
             self.failed = True
-
-
-class Found(NamedTuple):
-    """The text that a call to `Cache.get` returned."""
-
-    text: str
-    """The text, or "" if `make` returned None."""
-    cached: bool
-    waited_s: float
-    """Seconds spent waiting for an equal call."""
 
 
 class Cache:
@@ -188,13 +180,20 @@ class Cache:
             remedy = "Choose another file on a local disk, or delete the file if it is a broken cache"
             raise ConfigError(key, problem, remedy) from error
 
-    async def get(self, key: str, make: Callable[[], Awaitable[str | None]], patience_s: float | None = None) -> Found:
-        """Return a key's stored text, or call `make` if no text is stored for the key.
+    async def get(
+        self,
+        key: str,
+        make: Callable[[], Awaitable[str | None]],
+        patience_s: float | None = None,
+        on_wait: Callable[[float], None] = lambda seconds: None,
+    ) -> tuple[str, bool]:
+        """Return a key's stored text, or call `make` if no text is stored; also return whether the text was stored.
 
         Args:
             key: the call's key; equal calls have the same key.
-            make: function that makes the text; a returned None is not stored.
+            make: function that makes the text; a returned None is not stored, and `get` returns "" instead.
             patience_s: maximum number of seconds to wait for equal calls in progress; after that, this call runs too.
+            on_wait: function that is called with the seconds of each wait for an equal call, also before a failure.
 
         Raises:
             UnscoredError: `make` failed in this call, or in an equal call for which this call waited. If the equal call
@@ -205,19 +204,20 @@ class Cache:
             started = loop.time()
             remaining = None if patience_s is None else patience_s - waited
             await asyncio.wait((flight,), timeout=remaining)
-            waited += loop.time() - started
+            waited += (seconds := loop.time() - started)
+            on_wait(seconds)
             if not flight.done():
-                return Found(await make() or "", False, waited)
+                return await make() or "", False
             if not flight.cancelled() and (failure := flight.exception()) is not None:
                 raise UnscoredError(str(failure))
         if stored is not None:
-            return Found(stored, True, waited)
+            return stored, True
         flight = flights[key] = loop.create_future()
         try:
             text = await make()
             if text is not None:
                 self._keep(key, text)
-            return Found(text or "", False, waited)
+            return text or "", False
         except UnscoredError as error:
             flight.set_exception(error)
             flight.exception()  # marks the exception as seen, in case no call waits for it

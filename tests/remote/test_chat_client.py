@@ -1,6 +1,7 @@
 """One client for OpenAI-compatible endpoints: what is sent, what is counted, and whose fault a failure is."""
 
 import asyncio
+import re
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from agent_rl.remote.chat_client import (
     TooLongError,
     UnusableReplyError,
 )
+from agent_rl.settings.errors import Place, validated
 from tests.rewards.judge.server import bodies, says
 from tests.support.http_faults import FaultyServer, answer, hang
 
@@ -65,6 +67,23 @@ async def test_requests_have_path_key_and_body_as_configured(monkeypatch: pytest
         {"model": "m", "messages": MESSAGES, "seed": 0},
         {"model": "m", "messages": MESSAGES, "top_p": 0.5},
     ]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://localhost:800O/v1", "http://:8000", "http:///v1", "http://[::1/v1", "http://local host", "localhost:8000"],
+)
+def test_an_address_without_a_host_or_a_port_is_named(url: str) -> None:
+    with pytest.raises(ConfigError, match=f"^a\\.url: .* got '{re.escape(url)}'.* Write, for example, `url: http://"):
+        validated(EndpointConfig, {"url": url, "model": "m"}, Place("a"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://localhost", "https://u:p%40@a-b.example.com:443/v1/", "http://[::1]:8000", "http://b\u00fcro/v1?a=b"],
+)
+def test_an_address_may_have_any_host_and_path(url: str) -> None:
+    assert EndpointConfig(url=url, model="m").url == url
 
 
 def test_a_key_that_is_not_there() -> None:

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from agent_rl.errors import InvalidArgumentsError
 from agent_rl.tools import Tool, ToolSession, ToolSpec
-from agent_rl.tools.arguments import MAX_SIZE, check_arguments
+from agent_rl.tools.arguments import MAX_SIZE, check_arguments, schema_problem
 from agent_rl.tools.bounded_schema import bounded
 from agent_rl.trajectory import ToolCall, ToolStatus
 
@@ -127,6 +127,17 @@ def test_arguments_are_coerced_and_explained():
     assert "argument 'values': expected uniqueItems" in results[1].text
     assert "argument 'text': expected pattern" in results[2].text
     assert "argument 'left.left': expected object, got integer 3" in results[4].text
+
+
+def test_patterns_of_javascript_are_used():
+    letters = {"type": "string", "pattern": r"^\p{L}+(?<end>!)$"}
+    assert schema_problem({**OBJECT, "properties": {"a": letters}}) is None
+    validator = bounded()({**OBJECT, "properties": {"a": letters}})
+    assert check_arguments("t", validator, {"a": "\u00e9t\u00e9!"}) == {"a": "\u00e9t\u00e9!"}
+    with pytest.raises(InvalidArgumentsError, match="'a': expected pattern"):
+        check_arguments("t", validator, {"a": "1!"})
+    for wrong in ("(", 5):
+        assert schema_problem({**OBJECT, "properties": {"a": {"pattern": wrong}}})[0].startswith("not a JSON schema")
 
 
 def test_names_that_match_a_pattern_are_no_additional_ones():

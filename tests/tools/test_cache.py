@@ -111,6 +111,18 @@ async def test_equal_calls_at_once_are_executed_once():
         assert result.queue_seconds > 0.2 > result.seconds
 
 
+async def test_equal_calls_that_fail_do_not_count_the_wait_for_each_other():
+    async def refuse(self, arguments):
+        await asyncio.sleep(0.3)
+        raise ToolError("no")
+
+    spec = counting(call=refuse)
+    first, second = await run(spec, [call(spec), call(spec)])
+    assert (first.text, second.text) == ("Error: no", "Error: no")
+    assert first.queue_seconds == 0
+    assert second.queue_seconds >= 0.29
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [(ToolError("no"), ToolStatus.ERROR), (KeyError("bug"), None), (None, None)],
@@ -119,7 +131,7 @@ async def test_when_the_executed_call_fails_a_waiting_one_is_executed(error, sta
     async def flaky(self, arguments):
         type(self).calls += 1
         number = type(self).calls
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)
         if number == 1 and error is not None:
             raise error
         return f"call {number}"

@@ -126,6 +126,74 @@ def test_the_schema_comes_from_hints_and_docstring(load: Any) -> None:
     }
 
 
+ABOUT = {"kind": "what to find, for example: a tree, or note: nothing.", "unit": "one of c: Celsius f: Fahrenheit"}
+GOOGLE = '''
+def find(kind: str, unit: str = "c") -> str:
+    """Finds things.
+
+    Args:
+        kind: what to find, for
+            example: a tree, or
+            note: nothing.
+        unit: one of
+            c: Celsius
+            f: Fahrenheit
+
+    Warning:
+        It is slow.
+    """
+    return kind
+'''
+REST = '''
+def find(kind: str, unit: str = "c") -> str:
+    """Finds things.
+
+    :param kind: what to find, for
+        example: a tree, or
+        note: nothing.
+    :type kind: str, which
+        must not be empty
+    :param str unit: one of
+        c: Celsius
+        f: Fahrenheit
+    :raises ValueError: if there is
+        nothing
+    """
+    return kind
+'''
+
+
+@pytest.mark.parametrize("source", [GOOGLE, REST], ids=["google", "rest"])
+def test_a_description_of_several_lines_is_complete(tmp_path: Path, source: str) -> None:
+    (tmp_path / "finding.py").write_text(source)
+    (tmp_path / "tools.yaml").write_text("tools: [{function: finding.py:find}]")
+    (spec,) = load_tools(tmp_path / "tools.yaml")
+    properties = spec.parameters["properties"].items()
+    assert (spec.description, {name: part["description"] for name, part in properties}) == ("Finds things.", ABOUT)
+
+
+HINTED = '''
+from typing import Annotated
+from pydantic import Field
+
+def find(kind: Annotated[str, Field(description="what")], unit: Annotated[str, Field(description="no")] = "c") -> str:
+    """Finds things.
+
+    Args:
+        unit: which unit
+    """
+    return kind
+'''
+
+
+def test_a_hint_may_describe_its_argument(tmp_path: Path) -> None:
+    (tmp_path / "finding.py").write_text(HINTED)
+    (tmp_path / "tools.yaml").write_text("tools: [{function: finding.py:find}]")
+    (spec,) = load_tools(tmp_path / "tools.yaml")
+    assert spec.parameters["properties"]["kind"] == {"type": "string", "description": "what"}
+    assert spec.parameters["properties"]["unit"]["description"] == "which unit", "the docstring overrides the hint"
+
+
 def test_arguments_arrive_as_their_hints_say(load: Any) -> None:
     specs = load("function: my_tools.py:weather")
     given = {"place": {"city": "Delft"}, "day": "2026-05-01"}

@@ -618,6 +618,15 @@ def test_invalid_arguments_are_explained(arguments, text):
     assert text in result.text
 
 
+@pytest.mark.parametrize("value", ["9" * 310, ["9" * 400], 10**400], ids=["text", "list", "number"])
+def test_numbers_beyond_a_floats_range_are_the_policys_mistake(value):
+    number = {"type": "number", "multipleOf": 0.5}
+    schema = {"type": "object", "properties": {"a": {**number, "type": ["number", "array"], "items": number}}}
+    spec, events = spec_of(parameters=schema)
+    (result,) = run(spec, [call(a=value)])
+    assert (result.status, "cannot be read" in result.text, events) == (ToolStatus.INVALID_ARGUMENTS, True, [])
+
+
 def test_arguments_that_cannot_be_read_are_the_policys_mistake():
     nested: list = []
     for _ in range(100_000):

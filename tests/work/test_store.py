@@ -25,8 +25,8 @@ async def ask(cache: Cache, key: str, asked: list[str], problem: Exception | Non
             raise problem
         return f"text of {key}"
 
-    found = await cache.get(key, make)
-    return found.text if found.cached else "new"
+    text, kept = await cache.get(key, make)
+    return text if kept else "new"
 
 
 def test_equal_requests_are_sent_once() -> None:
@@ -136,3 +136,19 @@ def test_a_file_that_fails_later_costs_results_only(tmp_path: Path, caplog: pyte
     store.put("x", "y")
     assert store.get("x") is None
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_file_that_was_deleted_and_written_anew_gives_no_result_of_another_key(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    store = Store(path)
+    for key in "abc":
+        store.put(key, f"text of {key}")
+    path.unlink()
+    for key in "xyzw":
+        Store(path).put(key, f"text of {key}")
+    assert [store.get(key) for key in "abc"] == [None] * 3
+    store.put("a", "new")
+    assert (store.get("a"), Store(path).get("a")) == ("new", "new")
+    path.unlink()
+    Store(path).put("x", "newer")
+    assert [store.get(key) for key in "xya"] == ["newer", None, None]

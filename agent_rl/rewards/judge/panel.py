@@ -135,7 +135,7 @@ class Panel:
         if config.cache:
             sampling = (config.model, config.temperature, config.max_tokens, config.seed, config.body)
             key = reply_key(self.template.render(question, Fence("")), sampling, number)
-            verdict, kept, _ = await self._cache.get(key, lambda: self._requested(question, number, ballot))
+            verdict, kept = await self._cache.get(key, lambda: self._requested(question, number, ballot))
         else:
             verdict = await self._requested(question, number, ballot)
         ballot.cache_hits += kept

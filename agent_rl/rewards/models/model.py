@@ -30,6 +30,7 @@ from pydantic import Field, model_validator
 
 from agent_rl.errors import ConfigError, FatalError, UnscoredError
 from agent_rl.remote import ChatClient, EndpointConfig
+from agent_rl.remote.http import SERVER_URL
 from agent_rl.rewards.judge.kinds import chat_thinks, find_template, names_a_class, scale_of
 from agent_rl.rewards.judge.prompt import question_and_context, read_file
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
@@ -55,7 +56,7 @@ _MISSING = "scores: is the model a classifier?"
 class ModelConfig(EndpointConfig):
     """One entry of `models`: the model, its address and its limits."""
 
-    url: str | None = Field(default=None, pattern="^https?://.", examples=["http://localhost:8000"])  # type: ignore[assignment]
+    url: str | None = Field(default=None, pattern=SERVER_URL, examples=["http://localhost:8000"])  # type: ignore[assignment]
     """The server's address, with or without `/v1`; if null, use the model of this name in `agent_rl.reward.models`."""
     model: str = "default"
     timeout_s: float = Field(default=120.0, gt=0)

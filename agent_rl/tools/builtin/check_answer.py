@@ -76,12 +76,11 @@ class CheckAnswer(Tool):
         answer = " ".join(arguments["answer"].split())
         score = self._score(answer)
         verdict = "correct" if score >= 1 else "not correct" if score <= 0 else f"partly correct ({score:.2f} of 1)"
+        text, reward = f"{answer!r} is {verdict}.", -self.settings.stall_penalty
         if answer in self.seen:
             text, reward = f"{answer!r} is {verdict}; you have checked it before.", -self.settings.repeat_penalty
         elif score > self.best:
-            text, reward = f"{answer!r} is {verdict}.", (score - self.best) * self.settings.improvement_reward
-        else:
-            text, reward = f"{answer!r} is {verdict}.", -self.settings.stall_penalty
+            reward = (score - self.best) * self.settings.improvement_reward
         self.seen.add(answer)
         self.best = max(self.best, score)
         return ToolOutput(text, reward + 0.0, {"score": score})  # adding 0.0 turns -0.0 into 0.0

@@ -114,7 +114,7 @@ class Http(Toolset):
         """Return one tool per endpoint."""
         parsed = validated(_HttpConfig, config)
         taken = connect(parsed).taken
-        limit_s = 2 * parsed.total_s  # twice, because a request may first wait until another one fails
+        limits = 2 * parsed.total_s, parsed.max_concurrent  # twice, because another endpoint's request may fail first
         connection = {key: value for key, value in config.items() if key != "endpoints"}
         specs = []
         for index, endpoint in enumerate(parsed.endpoints):
@@ -124,7 +124,7 @@ class Http(Toolset):
             parameters = {"properties": {}, "additionalProperties": False, **endpoint.parameters}
             own = {**connection, "request": request.model_dump(exclude_unset=True)}
             texts = endpoint.name, endpoint.description
-            specs.append(ToolSpec(*texts, parameters, kind, own, limit_s, reusable=endpoint.reusable))
+            specs.append(ToolSpec(*texts, parameters, kind, own, *limits, reusable=endpoint.reusable))
         return specs
 
 

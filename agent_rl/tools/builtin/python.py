@@ -33,7 +33,7 @@ from agent_rl.tools.base import Tool, ToolConfig
 from agent_rl.tools.truncation import shortened
 
 _MAX_ERROR_CHARS = 2000  # maximum number of characters shown of standard error
-_FENCED = re.compile(r"```[\w+-]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_FENCED = re.compile(r"```[ \t]*[\w+-]*[ \t\r]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _LIBRARY_FRAME = re.compile(r'^  File "(?!<).*\n(?:    .*\n|  \[.*\n)*', re.MULTILINE)
 _REMARK = "sandbox: "
 _LOST = f"{_REMARK}the previous state was lost: "

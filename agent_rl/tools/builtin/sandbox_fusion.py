@@ -24,7 +24,7 @@ from pydantic import Field
 
 from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.remote import Remote
-from agent_rl.remote.http import bearer
+from agent_rl.remote.http import SERVER_URL, bearer
 from agent_rl.sandbox.fusion import FusionCommand, limits_for, run_remotely
 from agent_rl.settings.errors import validated
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
@@ -36,7 +36,7 @@ MAX_CODE_CHARS = 100_000
 class SandboxFusionConfig(ToolConfig):
     """The entry's `config`."""
 
-    url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
+    url: str = Field(pattern=SERVER_URL, examples=["http://localhost:8000"])
     """Address of the server, with or without /run_code."""
     timeout_s: float = Field(default=10.0, gt=0)
     """Time limit for running the code, in seconds."""

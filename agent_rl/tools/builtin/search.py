@@ -34,7 +34,7 @@ from pydantic import Field
 
 from agent_rl.errors import ConfigError, ToolError
 from agent_rl.remote import Remote, RemoteError, RemoteLimits
-from agent_rl.remote.http import bearer
+from agent_rl.remote.http import SERVER_URL, bearer
 from agent_rl.settings.errors import Place, validated
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.builtin._bm25 import Bm25Index, Hit, open_index, read_document
@@ -65,7 +65,7 @@ class LocalSearchConfig(_ResultLimits):
 class RemoteSearchConfig(RemoteLimits, _ResultLimits):
     """The `config` of an entry that uses a retrieval server."""
 
-    url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
+    url: str = Field(pattern=SERVER_URL, examples=["http://localhost:8000"])
     """Full address of the server, usually ending with /retrieve."""
     api_key_env: str | None = None
     """Name of the environment variable that contains a bearer token."""

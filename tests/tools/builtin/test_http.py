@@ -67,7 +67,7 @@ def one(tmp_path, step, arguments=None, endpoint=CITY, **config):
 
 def test_arguments_go_to_path_query_and_headers(tmp_path):
     arguments = {"city": "São Paulo?x=1#y;@", "units": "a&b=c", "tags": ["x", "y z"], "trace": "t-1"}
-    endpoint = {**CITY, "path": "/weather/{city}?format=j1&v"}
+    endpoint = {**CITY, "path": "/weather/{city}?format=j1&v&with[]=a&with[]=b"}
     result, (request,) = one(tmp_path, answer(200, {"t": 21.5}, Content_Type="application/json"), arguments, endpoint)
     assert (result.status, result.text) == (ToolStatus.OK, '{"t": 21.5}')
     path, _, query = request.path.partition("?")
@@ -75,6 +75,8 @@ def test_arguments_go_to_path_query_and_headers(tmp_path):
     assert parse_qsl(query, keep_blank_values=True) == [
         ("format", "j1"),
         ("v", ""),
+        ("with[]", "a"),
+        ("with[]", "b"),
         ("units", "a&b=c"),
         ("tags", "x"),
         ("tags", "y z"),
@@ -213,6 +215,14 @@ def test_trouble_leaves_the_trajectory_unscored(tmp_path, step):
     assert len(server.requests) >= 3
     with pytest.raises(UnscoredError):  # nobody listens any more
         call(specs_of(tmp_path, CITY, attempts=2, base_url=server.url), {"city": "Bern"})
+
+
+def test_waiting_for_other_calls_is_not_the_policys_mistake(tmp_path):
+    with FaultyServer(default=answer(200, {}, delay_s=0.4)) as server:
+        specs = specs_of(tmp_path, CITY, total_s=1, max_concurrent=1, base_url=server.url)
+        results = use.run(specs, [("weather", {"city": str(number)}) for number in range(7)])
+    assert [result.status for result in results] == [ToolStatus.OK] * 7
+    assert max(result.queue_seconds for result in results) > 2 > max(result.seconds for result in results)
 
 
 @pytest.mark.parametrize(

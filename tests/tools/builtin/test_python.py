@@ -123,6 +123,8 @@ def test_too_much_output_is_cut(python):
         ("```python\nx\n```", "x\n"),
         ("\n```\nx\n```\n", "x\n"),
         ("```py\nx", "x"),
+        ("``` python\nx\n```", "x\n"),
+        ("```python\r\nx\r\n```", "x\r\n"),
         ("```python\na = 1\n```\nand then\n```python\na\n```", "a = 1\n\na\n"),
         ("```", "```"),
     ],

@@ -116,6 +116,19 @@ def test_a_long_schema_is_cut(tmp_path):
     assert len(text) < 2500
 
 
+def test_a_broken_view_does_not_hide_the_schema(tmp_path):
+    connection = sqlite3.connect(tmp_path / "broken.sqlite")
+    connection.executescript(
+        "CREATE TABLE a (x); CREATE TABLE gone (y); CREATE VIEW b AS SELECT y FROM gone; CREATE TABLE c (z);"
+        "DROP TABLE gone;"
+    )
+    connection.close()
+    call = tool_of({"database": str(tmp_path / "broken.sqlite")}).call
+    schema = "a (0 rows): x\nb (cannot be read: no such table: main.gone)\nc (0 rows): z"
+    assert call({"query": ".schema"}) == schema
+    assert call({"query": ".schema B"}) == schema.splitlines()[1]
+
+
 def test_what_sqlite_keeps_in_virtual_tables_can_be_read(tmp_path):
     path = tmp_path / "notes.sqlite"
     connection = sqlite3.connect(path)
@@ -224,6 +237,18 @@ def test_only_a_crash_from_outside_is_not_the_policys_fault(database, sent, erro
         tool.call({"query": FOREVER})
     timer.join()
     assert tool.call({"query": "SELECT 1 AS a"}) == "a\n---\n1\n(1 row)"
+
+
+def test_a_graded_query_may_wait_for_a_slow_disk(database, monkeypatch):
+    monkeypatch.setattr(pool, "_SLACK_S", 0.1)
+    limits = {"timeout_s": 1.0, "memory_mb": 78, "max_rows": 1}
+    pool.rows(database, "SELECT 1", **limits)
+    ((_, worker),) = pool.workers(78).idle
+    worker.send_signal(signal.SIGSTOP)
+    timer = threading.Timer(2, worker.send_signal, (signal.SIGCONT,))
+    timer.start()
+    assert pool.rows(database, "SELECT 2", **limits) == [[2]]
+    timer.join()
 
 
 ORPHANS = """

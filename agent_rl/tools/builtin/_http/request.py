@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qs, quote
 
 from pydantic import Field
 
@@ -114,7 +114,7 @@ def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> N
         ConfigError: the declaration is wrong; the error names key, value and remedy.
     """
     placeholders = _check_path(request.path)
-    used = {**dict.fromkeys(taken, ""), **{("query", name): "" for name, _ in _fixed_query(request.path)}}
+    used = {**dict.fromkeys(taken, ""), **{("query", name): "" for name in _fixed_query(request.path)}}
     for argument, text in request.places.items():
         key, (place, name) = f"places.{argument}", _split_place(argument, text)
         if place not in PLACES:
@@ -153,7 +153,7 @@ def build(request: HttpRequest, arguments: Mapping[str, Any]) -> tuple[str, dict
         place, name = _split_place(argument, request.places[argument])
         if value is not None or place == "body":
             values[place][name] = value
-    params: dict[str, str | list[str]] = dict(_fixed_query(request.path))
+    params: dict[str, str | list[str]] = {**_fixed_query(request.path)}
     for name, value in values["query"].items():
         params[name] = [_text(item) for item in value] if isinstance(value, list) else _text(value)
     has_body = any(text.partition(":")[0] == "body" for text in request.places.values())
@@ -201,8 +201,8 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _fixed_query(path: str) -> list[tuple[str, str]]:
-    return parse_qsl(path.partition("?")[2], keep_blank_values=True)
+def _fixed_query(path: str) -> dict[str, list[str]]:
+    return parse_qs(path.partition("?")[2], keep_blank_values=True)
 
 
 def _check_path(path: str) -> list[str]:

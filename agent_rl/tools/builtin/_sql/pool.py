@@ -89,7 +89,7 @@ def has_unwritten_changes(path: Path) -> bool:
 
 
 def _reply(memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
-    limit_s = request["timeout_s"] + (SETUP_S if "tables" in request else 0.0) + _SLACK_S
+    limit_s = request["timeout_s"] + (0.0 if "table" in request else SETUP_S) + _SLACK_S  # as in `worker._answer`
     try:
         reply: dict[str, Any] = workers(memory_mb).ask(
             request, limit_s, may_be_kept=lambda reply: bool(reply.get("error") != TOO_MUCH_MEMORY)

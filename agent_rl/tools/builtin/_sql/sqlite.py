@@ -94,7 +94,13 @@ class Sqlite:
         return [row[0] for row in self._connection.execute(query) if not row[0].startswith("sqlite_")]
 
     def describe(self, name: str) -> str:
-        """Describe a table's name, rows and columns on one line."""
+        """Describe a table's name, rows and columns on one line; if SQLite cannot read the table, state the reason."""
+        try:
+            return self._described(name)
+        except sqlite3.Error as error:  # such as a view of a table that was dropped
+            return f"{name} (cannot be read: {error})"
+
+    def _described(self, name: str) -> str:
         facts = self._all('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', name)
         targets = {column.lower(): " -> " + ".".join(filter(None, target)) for column, *target in facts}
         columns = [
