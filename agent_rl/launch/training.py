@@ -38,6 +38,7 @@ from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check, refuse
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.old_keys import argument_keys
+from agent_rl.trajectory.run_files import leaves
 from agent_rl.verl_adapter.checkpoints import model_folder, names_a_folder, policy_shards
 from agent_rl.verl_adapter.recorded import KEY
 
@@ -96,11 +97,11 @@ def train(
         refuse("launch", RunCase(config=config, recipe=recipe, overrides=overrides, script=own, most_rows=READ_ROWS))
         _make_tiny_models(config)
         display = display or Display(AgentRLSettings.from_config(config).run.progress)
-        words += _merged_checkpoint(config, display)
+        merged = _merged_checkpoint(config, display)
         with RunFolder(config, _user_command(), script) as run:
             if place := OmegaConf.select(config, KEY):
                 run.notes += differences(place, run.record)
-            words += _run_overrides(config, run.path, words)
+            words += [*_run_overrides(config, run.path, words), *merged]
             if nodes is not None or joins_ray():  # the processes of a running cluster do not inherit this environment
                 variables = logger_environment(run.path).items()
                 words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
@@ -247,8 +248,14 @@ def _merged_checkpoint(config: DictConfig, display: Display) -> list[str]:
 
 
 def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> list[str]:
-    """Return overrides with absolute paths, valid on all nodes, that put all output into the run's folder."""
+    """Return overrides with absolute paths, valid on all nodes, that put all output into the run's folder.
+
+    verl expands no `~`: it would look for the model `~/m` on the Hub, and save checkpoints in a folder named `~`.
+    """
     overrides, keys = [f"++agent_rl.run.folder={quoted(folder)}"], argument_keys(words)
+    for key, value in leaves(resolved(config)):
+        if str(value).startswith("~/") and not key.startswith("agent_rl.gateway."):  # a shell reads the command
+            overrides.append(f"++{key}={quoted(Path(value).expanduser())}")
     if place := OmegaConf.select(config, KEY):
         overrides.append(f"++{KEY}={quoted(Path(place).expanduser().absolute())}")
     if "hydra.run.dir" not in keys:

@@ -164,16 +164,26 @@ def test_a_folder_with_spaces_and_commas_is_one_value(started: list[list[str]], 
     assert composed(started).trainer.default_local_dir == f"{tmp_path}/a, (b)/checkpoints"
 
 
+def test_the_trainer_gets_paths_without_a_tilde(started: list[list[str]], here: Path) -> None:
+    (here / "m").mkdir()
+    training.train(RECIPE, ["actor_rollout_ref.model.path='~/m'", "trainer.default_local_dir='~/saved'"])
+    config = composed(started)
+    assert config.actor_rollout_ref.model.path == f"{here}/m"
+    assert config.trainer.default_local_dir == f"{here}/saved"
+    assert config.agent_rl.trace.path == f"{here}/outputs/gsm8k_calculator/trace.jsonl"
+
+
+@pytest.mark.parametrize("first", ["first", "~/first"])
 def test_a_checkpoint_is_merged_and_the_trainer_gets_the_model(
-    started: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    started: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
     (tmp_path / "first/global_step_3/actor/huggingface").mkdir(parents=True)
     (tmp_path / "first/latest_checkpointed_iteration.txt").write_text("3")
     merged: list[str] = []
     monkeypatch.setattr(training, "model_folder", lambda model, key: merged.append(model) or tmp_path / "merged")
-    training.train(RECIPE, ["actor_rollout_ref.model.path=first"])
-    assert merged == ["first"]
-    assert f"actor_rollout_ref.model.path='{tmp_path}/merged'" in started[0]
+    training.train(RECIPE, [f"actor_rollout_ref.model.path='{first}'"])
+    assert merged == [first]
+    assert composed(started).actor_rollout_ref.model.path == f"{tmp_path}/merged"
 
 
 @pytest.mark.parametrize(("overrides", "nodes"), [([], 3), (["trainer.nnodes=2"], 2)])
