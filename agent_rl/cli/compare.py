@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,7 +50,7 @@ def compare(
         raise ConfigError(
             "A B", f"{len(places)} runs or evaluations were given", "Pass two runs or evaluations, or one run"
         )
-    paths, steps = zip(*(place.partition("@")[::2] for place in places), strict=True)
+    paths, steps = zip(*map(_parts, places), strict=True)
     with closing(TraceIndex(find_sources(paths))) as index:
         index.refresh()
         named = {source.path: source.name for source in index.sources}
@@ -66,6 +67,12 @@ def compare(
         raise ConfigError("A B", f"no row has a scored sample in both {first} and {second}", remedy)
     measures = {name: {"a": a, "b": b, **asdict(change)} for name, (a, b, change) in changes.items()}
     print_result({"a": first, "b": second, "measures": measures}, as_json, _table(first, second, changes))
+
+
+def _parts(place: str) -> tuple[str, str]:
+    """Return the path and the step of RUN@STEP; the path of a run may contain `@` too."""
+    path, _, step = place.rpartition("@")
+    return (path, step) if path and not Path(place).expanduser().exists() else (place, "")
 
 
 def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:
