@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -83,7 +84,7 @@ def train(
     stopping = StopRequest()
     with stopping.on_signals():
         nodes = Nodes.from_environment()
-        config, words = _composed(recipe, overrides, nodes)
+        config, words = composed(recipe, overrides, nodes)
         if errors := problems(config):
             raise errors[0]
         os.environ.update(_variables())  # Ray and every process of the run inherit these variables
@@ -168,7 +169,7 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     Raises:
         ConfigError: verl does not define a key, or composition fails in another way.
     """
-    config, words = _composed(recipe, overrides, Nodes.from_environment())
+    config, words = composed(recipe, overrides, Nodes.from_environment())
     command = trainer_command(recipe, words, script)
     notes = [f"error: {problem}" for problem in problems(config)]
     if variables := _variables():
@@ -183,17 +184,21 @@ def _variables() -> dict[str, str]:
     return {**temporary_files(), **gpu_environment()}
 
 
-def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tuple[DictConfig, list[str]]:
+def composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tuple[DictConfig, list[str]]:
     """Compose the configuration; also return the words from which the trainer composes it again.
 
     The user's `trainer.nnodes` overrides the number of nodes in the environment, and the user's keys override keys that
-    depend on the machine.
+    depend on the machine. These keys are left as they are if the configuration has `problems`.
+
+    Raises:
+        ConfigError: the configuration cannot be composed.
     """
     words = rewrite(overrides if nodes is None else [f"trainer.nnodes={nodes.count}", *overrides])
     config = compose_words(recipe, words)
-    profile = _profile(config).overrides() if cpu.is_selected() else {}
-    keys = argument_keys(words)
-    for key, value in {**profile, **worker_counts(config)}.items():
+    keys, machine_keys = argument_keys(words), dict[str, Any]()
+    if not problems(config):
+        machine_keys = {**(_profile(config).overrides() if cpu.is_selected() else {}), **worker_counts(config)}
+    for key, value in machine_keys.items():
         if key not in keys:
             OmegaConf.update(config, key, value)
             words.append(f"{key}={value}")

@@ -125,6 +125,12 @@ def test_workers_grow_with_nodes_unless_the_user_gives_their_number(monkeypatch:
     assert workers("trainer.nnodes=1") == [8, 8, 8]
 
 
+@pytest.mark.parametrize("key", ["actor_rollout_ref.model.path", "trainer.nnodes", "trainer.n_gpus_per_node"])
+def test_a_variable_that_is_not_set_is_reported_with_its_key(key: str) -> None:
+    _, notes = training.dry_run(RECIPE, [f"{key}=${{oc.env:NOT_SET}}"])
+    assert any(note.startswith(f"error: {key}: ") and "'NOT_SET' not found" in note for note in notes)
+
+
 def test_a_large_model_is_computed_as_the_profile_says_unless_the_user_differs(
     started: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
