@@ -62,6 +62,8 @@ def export(
     only_split = None if split == "all" else split
     chosen = select(path, split=only_split, step=step, min_reward=min_reward, limit=limit)
     target = out or path.with_name(f"{path.stem}.{_NAMES[form]}")
+    if target.resolve() == path.resolve():
+        raise ConfigError("--out", f"{target} is the trace itself", "Choose another file")
     written: dict[str, Any] = {"out": str(target)}
     if form == "atif":
         written["trajectories"] = _atif(path, chosen, target)
