@@ -50,7 +50,9 @@ def compare(
         raise ConfigError(
             "A B", f"{len(places)} runs or evaluations were given", "Pass two runs or evaluations, or one run"
         )
-    paths, steps = zip(*map(_parts, places), strict=True)
+    # the path of a run may contain `@` too
+    parts = [(each, "") if "@" not in each or Path(each).exists() else each.rpartition("@")[::2] for each in places]
+    paths, steps = zip(*parts, strict=True)
     with closing(TraceIndex(find_sources(paths))) as index:
         index.refresh()
         named = {source.path: source.name for source in index.sources}
@@ -67,12 +69,6 @@ def compare(
         raise ConfigError("A B", f"no row has a scored sample in both {first} and {second}", remedy)
     measures = {name: {"a": a, "b": b, **asdict(change)} for name, (a, b, change) in changes.items()}
     print_result({"a": first, "b": second, "measures": measures}, as_json, _table(first, second, changes))
-
-
-def _parts(place: str) -> tuple[str, str]:
-    """Return the path and the step of RUN@STEP; the path of a run may contain `@` too."""
-    path, _, step = place.rpartition("@")
-    return (path, step) if path and not Path(place).expanduser().exists() else (place, "")
 
 
 def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:
