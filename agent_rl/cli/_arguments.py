@@ -66,9 +66,10 @@ def with_additions(task: str, data: Path | None, reward: Sequence[str] | None) -
 def keys_with_model(recipe: str, overrides: Sequence[str] | None, model: str | None) -> list[str]:
     """Return the overrides plus the model; on a CPU, a task trains this model instead of starting from a tiny one."""
     from agent_rl.cpu import switch as cpu
+    from agent_rl.launch.command import quoted
     from agent_rl.launch.task import is_task
 
-    keys = [*([] if model is None else [f"{MODEL}={model}"]), *(overrides or ())]
+    keys = [*([] if model is None else [f"{MODEL}={quoted(model)}"]), *(overrides or ())]
     return ["size=own_model"] * (names_a_model(keys) and is_task(recipe) and cpu.is_selected()) + keys
 
 

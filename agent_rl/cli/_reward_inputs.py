@@ -50,7 +50,7 @@ def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from agent_rl.settings.errors import yaml_errors
+    from agent_rl.settings.errors import from_words, yaml_errors
 
     for word in overrides:
         if "=" not in word or not word.startswith(("agent_rl.", "data.max_response_length=")):
@@ -68,7 +68,7 @@ def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
 
             return compose(config if is_recipe else config.parent, overrides)
         words = [f"{word}''" if word.endswith("=") else word for word in overrides]
-        merged: Any = OmegaConf.merge(content, OmegaConf.from_dotlist(words))
+        merged: Any = OmegaConf.merge(content, from_words(words))
     except OmegaConfBaseException as error:
         raise ConfigError("--config", str(error).splitlines()[0], "Pass a YAML file or a recipe's folder") from error
     return merged

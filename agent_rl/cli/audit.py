@@ -54,7 +54,10 @@ def tokens(
     from agent_rl.evaluation.model_log_probs import ModelLogProbs
 
     compute = ModelLogProbs(model) if model else None
-    turns = [turn for name in tokenizer for turn in _audited(path, _template(name, options), compute)]
+    folders = Counter(Path(name).name for name in tokenizer)  # in checkpoints, all are named `huggingface`
+    labels = {name: Path(name).name if folders[Path(name).name] == 1 else name for name in tokenizer}
+    templates = (_template(name, options, label) for name, label in labels.items())
+    turns = [turn for template in templates for turn in _audited(path, template, compute)]
     if out is not None:
         out.write_text("".join(f"{json.dumps(turn)}\n" for turn in turns))
     rows, examples = _counts(turns), list(_examples(turns))
@@ -130,7 +133,7 @@ def _findings(turn: dict[str, Any]) -> dict[str, str]:
     return findings
 
 
-def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
+def _template(name: str, options: dict[str, Any], label: str) -> ChatTemplate:
     from agent_rl.agents.policies.chat_template import ChatTemplate, load_tokenizer
 
-    return ChatTemplate(load_tokenizer(name, "--tokenizer"), options, Path(name).name)
+    return ChatTemplate(load_tokenizer(name, "--tokenizer"), options, label)

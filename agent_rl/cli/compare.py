@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,7 +50,9 @@ def compare(
         raise ConfigError(
             "A B", f"{len(places)} runs or evaluations were given", "Pass two runs or evaluations, or one run"
         )
-    paths, steps = zip(*(place.partition("@")[::2] for place in places), strict=True)
+    # the path of a run may contain `@` too
+    parts = [(each, "") if "@" not in each or Path(each).exists() else each.rpartition("@")[::2] for each in places]
+    paths, steps = zip(*parts, strict=True)
     with closing(TraceIndex(find_sources(paths))) as index:
         index.refresh()
         named = {source.path: source.name for source in index.sources}

@@ -138,10 +138,10 @@ def check(
     from agent_rl.work.progress import progress
     from agent_rl.work.store import pieces
 
-    paths = [str(path) for path in files]
-    for path in {path for path in paths if paths.count(path) > 1}:
+    paths, places = [str(path) for path in files], [path.resolve() for path in files]
+    for path in (path for path, place in zip(paths, places, strict=True) if places.count(place) > 1):
         raise ConfigError(path, "the file was passed twice", "Pass each file once")
-    if fix is not None and str(fix) in paths:
+    if fix is not None and fix.resolve() in places:
         raise ConfigError("--fix", f"{fix} is one of the files to check", "Choose another file")
     limit = None if every else sample
     known = known_rows(

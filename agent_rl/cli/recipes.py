@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -44,5 +45,5 @@ def copy(
 
     folder = target or Path(name)
     files = [str(path) for path in copy_recipe(name, folder)]
-    command = f"agent-rl train {folder if len(folder.parts) > 1 else f'./{folder}'}"
+    command = shlex.join(["agent-rl", "train", str(folder) if len(folder.parts) > 1 else f"./{folder}"])
     print_result({"files": files, "next": [command]}, as_json, *files, "", command)

@@ -62,6 +62,8 @@ def export(
     only_split = None if split == "all" else split
     chosen = select(path, split=only_split, step=step, min_reward=min_reward, limit=limit)
     target = out or path.with_name(f"{path.stem}.{_NAMES[form]}")
+    if target.resolve() == path.resolve():
+        raise ConfigError("--out", f"{target} is the trace itself", "Choose another file")
     written: dict[str, Any] = {"out": str(target)}
     if form == "atif":
         written["trajectories"] = _atif(path, chosen, target)
@@ -89,6 +91,8 @@ def _atif(path: Path, chosen: Iterable[Trajectory], target: Path) -> int:
 
     model, count = _model(path), 0
     target.mkdir(parents=True, exist_ok=True)
+    if any(target.glob("*.atif.json")):  # a reader could not tell the documents of two exports apart
+        raise ConfigError("--out", f"{target} contains an earlier export", "Delete the folder, or choose another one")
     for count, trajectory in enumerate(chosen, 1):
         name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in trajectory.id)[:100]
         (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(trajectory, model)))

@@ -49,7 +49,7 @@ def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
     """
     about = read_record(folder, str(folder), "Pass a run's folder, or a model with --model")
     config = OmegaConf.create(about["configuration"])
-    checkpoints = Path(str(config.trainer.default_local_dir))
+    checkpoints = Path(str(config.trainer.default_local_dir)).expanduser()
     if with_model and not (checkpoints / "latest_checkpointed_iteration.txt").is_file():
         remedy = "Train with trainer.save_freq=N, which saves every N steps and at the last step; or pass --model"
         raise ConfigError("RUN", f"the run {folder} has saved no checkpoint", remedy)

@@ -13,7 +13,7 @@ from agent_rl.agents.policies import Sampling
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.prompt_keys import as_setting
 from agent_rl.settings import SECTION, AgentRLSettings
-from agent_rl.settings.errors import Section, validated
+from agent_rl.settings.errors import Section, from_words, validated
 from agent_rl.settings.old_keys import change_arguments, tell
 from agent_rl.tools.truncation import TruncateSide
 
@@ -136,7 +136,7 @@ def _parse_words(overrides: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(word, "this is not a setting", "Write KEY=VALUE, for example sampling.temperature=0")
     words = [f"{word}''" if word.endswith("=") else word for word in overrides]
     try:
-        return _plain(OmegaConf.from_dotlist(words))
+        return _plain(from_words(words))
     except OmegaConfBaseException as error:
         raise ConfigError(error.full_key or "KEY=VALUE", str(error).splitlines()[0], "Correct the value") from error
 

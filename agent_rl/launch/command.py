@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +41,8 @@ def require_device() -> None:
 
 def quoted(value: object) -> str:
     """Quote a value for a hydra override, so that hydra reads every character literally."""
-    text = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    # hydra reads a backslash as an escape only if a quote follows
+    text = re.sub(r"(\\*)('|\Z)", lambda end: end[1] * 2 + (end[2] and "\\'"), str(value))
     return f"'{text}'"
 
 
@@ -121,5 +123,5 @@ def _joining() -> list[str]:
         variables = {name: variables[name] for name in ("LD_LIBRARY_PATH", "CUDA_HOME") if variables.get(name)}
     for name, value in variables.items():
         if name not in job_variables:
-            overrides.append(f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={json.dumps(value)}")
+            overrides.append(f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(value)}")
     return overrides

@@ -31,7 +31,8 @@ ROOM = 1 << 20
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
-_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)|Exception): (.+)$")
+_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)|Exception)(?:: (.+))?$")
+"""The last line of a traceback; an exception without a message, such as that of a bare `assert`, is only a name."""
 _WRAPPERS = ("ray.exceptions.RayTaskError", "torch.distributed.elastic.")
 """Exceptions that wrap an exception from another process."""
 _NO_ENGINE = re.compile("ActorDiedError|ActorUnavailableError|Failed to complete async request|Cannot connect to host")
@@ -146,8 +147,8 @@ def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
     for index in range(len(lines) - 1, -1, -1):
         match = _EXCEPTION.match(lines[index].strip())
         if match and not match[1].startswith(_WRAPPERS):
-            message = " ".join([match[2], *lines[index + 1 : index + 2]]) if match[2].endswith(":") else match[2]
-            cause = f"{match[1].rsplit('.', 1)[-1]}: {message}"
+            cause = lines[index].strip()[match[1].rfind(".") + 1 :]
+            cause = " ".join([cause, *lines[index + 1 : index + 2]]) if cause.endswith(":") else cause
             begin = next((at for at in range(index, -1, -1) if lines[at].startswith(_BEGINNINGS)), index)
             return cause, [] if match[1].startswith("agent_rl.") else _above(lines, begin, index)
     return None, lines[-LAST_LINES:]
@@ -159,7 +160,7 @@ def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
         if _ENGINES_EXCEPTION.search(line):
             for end in range(index + 1, len(lines)):
                 if match := _EXCEPTION.match(lines[end].strip()):
-                    return f"SGLang: {match[1].rsplit('.', 1)[-1]}: {match[2]}", _above(lines, index, end)
+                    return f"SGLang: {lines[end].strip()[match[1].rfind('.') + 1 :]}", _above(lines, index, end)
         if crash := _ENGINES_CRASH.search(line):
             return f"SGLang's process {crash[1]}: {_ended(int(crash[2]))}", []
     return None

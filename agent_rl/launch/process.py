@@ -215,7 +215,7 @@ def remove_unused(candidates: set[Path]) -> None:
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with suppress(OSError):  # a process has exited, or belongs to another user
-            mapped |= set(re.findall(rf"{SHARED_MEMORY}/\S+", maps.read_text()))
+            mapped |= set(re.findall(rf"{SHARED_MEMORY}/\S+", maps.read_text(errors="replace")))
     for path in candidates:
         if str(path) not in mapped and path.exists() and path.stat().st_uid == os.getuid():
             path.unlink(missing_ok=True)

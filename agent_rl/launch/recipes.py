@@ -6,6 +6,7 @@ In a clone, recipes and tool files are in `recipes/` and `tool_configs/`; in the
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -164,6 +165,7 @@ def copy_recipe(name: str, target: Path) -> list[Path]:
     for file in [*data_scripts(target), *(share / each for each in files)]:
         shutil.copy(file, target)
     config = _SHARED.sub(r"\1", config)
-    config = re.sub(rf"^(  experiment_name:) {name}$", rf"\1 {target.name}", config, flags=re.MULTILINE)
+    quoted = json.dumps(target.name, ensure_ascii=False)  # YAML would read 001 as 1, and no as false
+    config = re.sub(rf"^(  experiment_name:) {name}$", lambda key: f"{key[1]} {quoted}", config, flags=re.MULTILINE)
     (target / "config.yaml").write_text(config, encoding="utf-8")
     return sorted(path for path in target.rglob("*") if path.is_file())

@@ -134,6 +134,8 @@ class RunProgress:
         if self.is_training:
             return []
         self.is_training = stage.what == SAMPLING
+        if self.is_training:  # steps after the checkpoint from which the run resumes are trained again
+            self.steps = {number: earlier for number, earlier in self.steps.items() if number < stage.step}
         seconds = max(0.0, stage.time - before.time)
         self.started.append((before.what, seconds))
         return [f"started: {before.what}, {seconds:.1f} s"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -44,9 +45,10 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
         raise ConfigError(str(folder), "the folder already exists", "Choose a new folder with --to")
     shutil.copytree(STARTS / kind, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for path in sorted(folder.iterdir()):
-        text = path.read_text(encoding="utf-8").replace(f"my_{kind}/", f"{folder}/")
-        text = re.sub(rf"(agent-rl train|pytest|--config) my_{kind}(?=\s|`)", rf"\1 {folder}", text)
+        text = path.read_text(encoding="utf-8").replace(f"my_{kind}/", "\0/")  # the folder may contain `my_<kind>` too
+        text = re.sub(rf"(agent-rl train|pytest|--config) my_{kind}(?=\s|`)", "\\1 \0", text)
         text = text.replace(f"my_{kind}", name).replace(f"My{kind.title()}", name.title().replace("_", ""))
+        text = text.replace("\0", shlex.quote(str(folder)))
         path.unlink()
         (folder / path.name.replace(f"my_{kind}", name)).write_text(text, encoding="utf-8")
     for size in ("0.5b", "cpu") if (folder / "config.yaml").exists() else ():

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -38,6 +39,7 @@ from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check, refuse
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.old_keys import argument_keys
+from agent_rl.trajectory.run_files import leaves
 from agent_rl.verl_adapter.checkpoints import model_folder, names_a_folder, policy_shards
 from agent_rl.verl_adapter.recorded import KEY
 
@@ -82,7 +84,7 @@ def train(
     stopping = StopRequest()
     with stopping.on_signals():
         nodes = Nodes.from_environment()
-        config, words = _composed(recipe, overrides, nodes)
+        config, words = composed(recipe, overrides, nodes)
         if errors := problems(config):
             raise errors[0]
         os.environ.update(_variables())  # Ray and every process of the run inherit these variables
@@ -96,11 +98,11 @@ def train(
         refuse("launch", RunCase(config=config, recipe=recipe, overrides=overrides, script=own, most_rows=READ_ROWS))
         _make_tiny_models(config)
         display = display or Display(AgentRLSettings.from_config(config).run.progress)
-        words += _merged_checkpoint(config, display)
+        merged = _merged_checkpoint(config, display)
         with RunFolder(config, _user_command(), script) as run:
             if place := OmegaConf.select(config, KEY):
                 run.notes += differences(place, run.record)
-            words += _run_overrides(config, run.path, words)
+            words += [*_run_overrides(config, run.path, words), *merged]
             if nodes is not None or joins_ray():  # the processes of a running cluster do not inherit this environment
                 variables = logger_environment(run.path).items()
                 words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
@@ -167,7 +169,7 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     Raises:
         ConfigError: verl does not define a key, or composition fails in another way.
     """
-    config, words = _composed(recipe, overrides, Nodes.from_environment())
+    config, words = composed(recipe, overrides, Nodes.from_environment())
     command = trainer_command(recipe, words, script)
     notes = [f"error: {problem}" for problem in problems(config)]
     if variables := _variables():
@@ -182,17 +184,21 @@ def _variables() -> dict[str, str]:
     return {**temporary_files(), **gpu_environment()}
 
 
-def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tuple[DictConfig, list[str]]:
+def composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tuple[DictConfig, list[str]]:
     """Compose the configuration; also return the words from which the trainer composes it again.
 
     The user's `trainer.nnodes` overrides the number of nodes in the environment, and the user's keys override keys that
-    depend on the machine.
+    depend on the machine. These keys are left as they are if the configuration has `problems`.
+
+    Raises:
+        ConfigError: the configuration cannot be composed.
     """
     words = rewrite(overrides if nodes is None else [f"trainer.nnodes={nodes.count}", *overrides])
     config = compose_words(recipe, words)
-    profile = _profile(config).overrides() if cpu.is_selected() else {}
-    keys = argument_keys(words)
-    for key, value in {**profile, **worker_counts(config)}.items():
+    keys, machine_keys = argument_keys(words), dict[str, Any]()
+    if not problems(config):
+        machine_keys = {**(_profile(config).overrides() if cpu.is_selected() else {}), **worker_counts(config)}
+    for key, value in machine_keys.items():
         if key not in keys:
             OmegaConf.update(config, key, value)
             words.append(f"{key}={value}")
@@ -247,8 +253,14 @@ def _merged_checkpoint(config: DictConfig, display: Display) -> list[str]:
 
 
 def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> list[str]:
-    """Return overrides with absolute paths, valid on all nodes, that put all output into the run's folder."""
+    """Return overrides with absolute paths, valid on all nodes, that put all output into the run's folder.
+
+    verl expands no `~`: it would look for the model `~/m` on the Hub, and save checkpoints in a folder named `~`.
+    """
     overrides, keys = [f"++agent_rl.run.folder={quoted(folder)}"], argument_keys(words)
+    for key, value in leaves(resolved(config)):
+        if str(value).startswith("~/") and not key.startswith("agent_rl.gateway."):  # a shell reads the command
+            overrides.append(f"++{key}={quoted(Path(value).expanduser())}")
     if place := OmegaConf.select(config, KEY):
         overrides.append(f"++{KEY}={quoted(Path(place).expanduser().absolute())}")
     if "hydra.run.dir" not in keys:

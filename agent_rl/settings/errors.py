@@ -217,7 +217,7 @@ def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
         overrides: arguments such as `port=9000`, which override values in the file.
 
     Raises:
-        ConfigError: the file does not exist, is not valid YAML, or contains a value that cannot be resolved.
+        ConfigError: the file does not exist, the file or an override is not valid YAML, or a value cannot be resolved.
     """
     from omegaconf import OmegaConf  # imported here because it takes 0.12 s to import
     from omegaconf.errors import OmegaConfBaseException
@@ -226,11 +226,29 @@ def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
         with yaml_errors(path):
             config = OmegaConf.load(path)
         if overrides:
-            config = OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides)))
+            config = OmegaConf.merge(config, from_words(overrides))
         return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         place = located(path, parts_of(error.full_key or ""), error.full_key)
         raise ConfigError(place, str(error).splitlines()[0], "Set the variable, or write the value directly") from error
+
+
+def from_words(words: Sequence[str]) -> Any:
+    """Return the configuration that `key=value` words define; the values are YAML.
+
+    Raises:
+        ConfigError: a value is not valid YAML.
+    """
+    from omegaconf import OmegaConf
+
+    for word in words:
+        key, _, text = word.partition("=")
+        try:
+            OmegaConf.from_dotlist([word])
+        except yaml.MarkedYAMLError as error:
+            problem = f"{text!r} is not valid YAML: {error.problem}"
+            raise ConfigError(key, problem, "Correct or quote the value") from error
+    return OmegaConf.from_dotlist(list(words))
 
 
 @contextmanager

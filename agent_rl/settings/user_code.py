@@ -24,7 +24,8 @@ from agent_rl.errors import AgentRLError, FatalError, UnscoredError
 MAX_REPEATS = 8
 """Number of occurrences of a bug after which the run stops."""
 
-_NOT_THE_USERS = ("<", *sysconfig.get_paths().values(), *site.getsitepackages(), str(Path(__file__).parents[1]))
+_INSTALLED = [path for name, path in sysconfig.get_paths().items() if name != "data"]  # a project may be in `data`
+_NOT_THE_USERS = ("<", *(f"{path}/" for path in (*_INSTALLED, *site.getsitepackages(), Path(__file__).parents[1])))
 
 _OUTAGES = {
     ("aiohttp", "ClientConnectionError"),

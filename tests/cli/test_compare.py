@@ -56,6 +56,14 @@ def test_the_command_prints_a_row_for_each_measure(evaluations: list[str]) -> No
     assert measures(*evaluations)["turns"]["difference"]["mean"] == 0
 
 
+def test_the_name_of_a_run_may_contain_an_at_sign(tmp_path: Path) -> None:
+    run = tmp_path / "qwen@1e-6.jsonl"
+    for step, value in ((1, 0.25), (2, 1.0)):
+        write(run, {row: [value] for row in range(4)}, step=step)
+    change = measures(f"{run}@1", str(run))["correctness"]
+    assert (change["a"], change["b"]) == (0.25, 1)
+
+
 def test_one_run_is_its_first_against_its_last_validation(tmp_path: Path) -> None:
     run = tmp_path / "trace.jsonl"
     for step, value in ((0, 0.0), (1, 0.3), (2, 1.0)):

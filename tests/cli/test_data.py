@@ -1,6 +1,7 @@
 """`agent-rl data`: rows as the model sees them, and the check of files, as a user calls them."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -61,13 +62,15 @@ def test_good_rows_are_written_and_pass(files: dict[str, Any]) -> None:
     [
         (["train.parquet", "train.parquet"], "train.parquet: the file was passed twice"),
         (["train.parquet", "--fix", "train.parquet"], "--fix: train.parquet is one of the files"),
+        (["train.parquet", "HERE/train.parquet"], "train.parquet: the file was passed twice"),
+        (["train.parquet", "--fix", "HERE/train.parquet"], "--fix: .*/train.parquet is one of the files"),
         (["train.parquet", "--model", "/no/such"], "--model: there is no tokenizer in '/no/such'"),
         (["train.parquet", "--set", "agent_rl.rewrad.x=1"], "agent_rl.rewrad"),
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(files: dict[str, Any], words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        invoke("data", "check", *words)
+        invoke("data", "check", *(word.replace("HERE", os.getcwd()) for word in words))
 
 
 def test_a_row_is_shown_with_the_agents_instructions(files: dict[str, Any]) -> None:

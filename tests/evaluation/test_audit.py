@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import json
+import shutil
 
 import pytest
 
@@ -209,6 +210,16 @@ def test_the_command_counts_by_template_and_agent(sound, model_dir, tmp_path):
     assert agent["logprob_errors"] > 0
     assert found["examples"][0]["text"] == "0_0, turn 1: tokens that were not sampled have log-probs"
     assert "0_0, turn 1: tokens that" in run(tmp_path / "run", "--tokenizer", model_dir).output
+
+
+def test_tokenizers_in_folders_of_the_same_name_are_counted_separately(sound, model_dir, tmp_path):
+    trace.append(tmp_path / "run/trace.jsonl", sound)
+    for step in ("1", "2"):
+        shutil.copytree(model_dir, tmp_path / step / "huggingface")
+    folders = [str(tmp_path / step / "huggingface") for step in ("1", "2")]
+    done = run(tmp_path / "run", "--tokenizer", folders[0], "--tokenizer", folders[1], "--json")
+    agents = json.loads(done.stdout)["agents"]
+    assert [(each["template"].split(" ")[0], each["turns"]) for each in agents] == [(folder, 3) for folder in folders]
 
 
 @pytest.mark.parametrize(

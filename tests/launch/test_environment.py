@@ -110,7 +110,7 @@ def test_the_run_inherits_them_and_a_cluster_that_runs_is_told(wheels: Path, mon
     assert os.environ["LD_LIBRARY_PATH"] == f"{wheels}/lib:/mine"
     monkeypatch.setenv("RAY_ADDRESS", "host0:6379")
     told = [word for word in trainer_command("recipes/gsm8k_calculator") if "env_vars" in word]
-    assert told == [f'++ray_kwargs.ray_init.runtime_env.env_vars.LD_LIBRARY_PATH="{wheels}/lib:/mine"']
+    assert told == [f"++ray_kwargs.ray_init.runtime_env.env_vars.LD_LIBRARY_PATH='{wheels}/lib:/mine'"]
 
 
 @pytest.mark.parametrize(("address", "joins"), [("", False), ("local", False), ("auto", True), ("head:6379", True)])

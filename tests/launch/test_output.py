@@ -53,6 +53,12 @@ def test_a_failure_shows_the_traceback_without_the_wrapper_that_repeats_it(tmp_p
     ]
 
 
+def test_an_exception_without_a_message_is_the_cause(tmp_path: Path) -> None:
+    lines = ("ImportError: an optional package", "Traceback (most recent call last):", "  assert x", "AssertionError")
+    said = failure(log(tmp_path, *lines), 0, 1)
+    assert said.splitlines()[:2] == ["the trainer failed: AssertionError", "  |   assert x"]
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_named_whatever_the_exception_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
@@ -135,6 +141,7 @@ ELASTIC = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: tr
             "Exception: The node timed out during startup.",
         ),
         (["[rank1]: ValueError: no", ELASTIC, "  time : 2026-11-24"], 1, "ValueError: no"),
+        (["ImportError: of an optional package", "  assert x", "asyncio.TimeoutError"], 1, "TimeoutError"),
     ],
 )
 def test_the_end_of_a_process_has_a_cause(tmp_path: Path, lines: list[str], status: int, end: str) -> None:

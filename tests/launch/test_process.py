@@ -1,5 +1,6 @@
 import json
 import mmap
+import os
 import signal
 import subprocess
 import sys
@@ -184,7 +185,14 @@ def test_what_a_killed_process_leaves_in_shared_memory_is_removed_unless_another
     assert [path.exists() for path in files] == [False, False, True]
     files[0].write_bytes(bytes(8))
     assert shared_files() == {files[0]}
-    with open(files[0], "r+b") as file, mmap.mmap(file.fileno(), 8):
+    other = tmp_path / os.fsdecode(b"\xff")  # some process of the machine may have mapped a file with such a name
+    other.write_bytes(bytes(8))
+    with (
+        open(files[0], "r+b") as file,
+        mmap.mmap(file.fileno(), 8),
+        open(other, "r+b") as more,
+        mmap.mmap(more.fileno(), 8),
+    ):
         remove_unused({files[0]})
         assert files[0].exists()
     remove_unused({files[0]})

@@ -63,6 +63,12 @@ def test_a_copy_has_all_that_can_be_changed(here: Path) -> None:
         copy_recipe("llm_judge", Path("mine/judged"))
 
 
+@pytest.mark.parametrize("name", ["001", "1e3", "no", "v1: a", r"a\1"])
+def test_a_copy_is_named_after_its_folder_whatever_yaml_reads_into_the_name(here: Path, name: str) -> None:
+    copy_recipe("llm_judge", Path(name))
+    assert compose(f"./{name}").trainer.experiment_name == name
+
+
 @pytest.mark.parametrize("name", described())
 def test_a_copy_names_no_file_outside(name: str, here: Path) -> None:
     original = {key for key, path in found_files(ROOT / "recipes" / name).items() if "/outputs/" not in path}

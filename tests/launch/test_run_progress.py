@@ -52,6 +52,15 @@ def test_a_run_that_goes_on_has_the_steps_of_its_earlier_start(tmp_path: Path) -
     assert "agent/first" in progress.steps[2]
 
 
+def test_a_run_that_resumes_from_an_older_step_is_at_that_step_from_the_beginning(tmp_path: Path) -> None:
+    rows = [{"step": step, "data": REWARD} for step in range(1, 51)]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    progress = RunProgress()
+    progress.begin(tmp_path, [], {})
+    progress.line(stage("sampling", 41, 9))
+    assert (progress.step_number, progress.training[-1]["step"]) == (41, 40)
+
+
 def test_the_time_left_is_that_of_the_steps_so_far() -> None:
     now = [100.0]
     progress = RunProgress(lambda: now[0])

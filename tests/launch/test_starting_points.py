@@ -43,6 +43,15 @@ def test_no_name_of_the_template_is_left(folder: Path) -> None:
             )
 
 
+@pytest.mark.parametrize("place", ["my_tools/calc", "my tools/calc", r"my\data/calc"])
+def test_the_folder_may_have_any_name(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files, commands = make_start("tool", "calc", Path(place))
+    assert Path(place, "calc.yaml") in files
+    assert shlex.split(commands[1]) == ["agent-rl", "tools", "call", f"{place}/calc.yaml", "calc", '{"item": "bread"}']
+    assert shlex.split(commands[3]) == ["VERL_PLATFORM=cpu", "agent-rl", "train", place]
+
+
 def test_its_own_tests_pass(folder: Path) -> None:
     words = [sys.executable, "-m", "pytest", "-q", "--basetemp", str(folder / "temporary"), str(folder)]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True)

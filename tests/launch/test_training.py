@@ -125,6 +125,12 @@ def test_workers_grow_with_nodes_unless_the_user_gives_their_number(monkeypatch:
     assert workers("trainer.nnodes=1") == [8, 8, 8]
 
 
+@pytest.mark.parametrize("key", ["actor_rollout_ref.model.path", "trainer.nnodes", "trainer.n_gpus_per_node"])
+def test_a_variable_that_is_not_set_is_reported_with_its_key(key: str) -> None:
+    _, notes = training.dry_run(RECIPE, [f"{key}=${{oc.env:NOT_SET}}"])
+    assert any(note.startswith(f"error: {key}: ") and "'NOT_SET' not found" in note for note in notes)
+
+
 def test_a_large_model_is_computed_as_the_profile_says_unless_the_user_differs(
     started: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,16 +170,26 @@ def test_a_folder_with_spaces_and_commas_is_one_value(started: list[list[str]], 
     assert composed(started).trainer.default_local_dir == f"{tmp_path}/a, (b)/checkpoints"
 
 
+def test_the_trainer_gets_paths_without_a_tilde(started: list[list[str]], here: Path) -> None:
+    (here / "m").mkdir()
+    training.train(RECIPE, ["actor_rollout_ref.model.path='~/m'", "trainer.default_local_dir='~/saved'"])
+    config = composed(started)
+    assert config.actor_rollout_ref.model.path == f"{here}/m"
+    assert config.trainer.default_local_dir == f"{here}/saved"
+    assert config.agent_rl.trace.path == f"{here}/outputs/gsm8k_calculator/trace.jsonl"
+
+
+@pytest.mark.parametrize("first", ["first", "~/first"])
 def test_a_checkpoint_is_merged_and_the_trainer_gets_the_model(
-    started: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    started: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
     (tmp_path / "first/global_step_3/actor/huggingface").mkdir(parents=True)
     (tmp_path / "first/latest_checkpointed_iteration.txt").write_text("3")
     merged: list[str] = []
     monkeypatch.setattr(training, "model_folder", lambda model, key: merged.append(model) or tmp_path / "merged")
-    training.train(RECIPE, ["actor_rollout_ref.model.path=first"])
-    assert merged == ["first"]
-    assert f"actor_rollout_ref.model.path='{tmp_path}/merged'" in started[0]
+    training.train(RECIPE, [f"actor_rollout_ref.model.path='{first}'"])
+    assert merged == [first]
+    assert composed(started).actor_rollout_ref.model.path == f"{tmp_path}/merged"
 
 
 @pytest.mark.parametrize(("overrides", "nodes"), [([], 3), (["trainer.nnodes=2"], 2)])

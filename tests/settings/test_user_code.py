@@ -3,13 +3,16 @@
 import json
 import pickle
 import subprocess
+import sys
 import urllib.error
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
 from agent_rl.errors import EngineError, FatalError, UnscoredError
+from agent_rl.settings import user_code
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.settings.user_code import (
@@ -44,6 +47,17 @@ def raised_by_user(folder: Path, text: str) -> Exception:
 @pytest.mark.parametrize("text", ["{}", "not JSON"], ids=["in the user's line", "in a library that it calls"])
 def test_the_place_is_the_innermost_line_of_the_users_file(tmp_path: Path, text: str):
     assert place_of(raised_by_user(tmp_path, text)) == f"{tmp_path / 'mine.py'}:7"
+
+
+@pytest.mark.parametrize(
+    "folder", [f"{sys.prefix}/project", f"{sys.prefix}-code", f"{Path(user_code.__file__).parents[1]}_tools"]
+)
+def test_a_file_in_or_next_to_an_environment_is_the_users(folder: str):
+    namespace: dict[str, Callable[[str], str]] = {}
+    exec(compile(BUGGY, f"{folder}/mine.py", "exec"), namespace)  # noqa: S102 - no file is written into the environment
+    with pytest.raises(ValueError, match="Expecting value") as caught:
+        namespace["call"]("x")
+    assert place_of(caught.value) == f"{folder}/mine.py:7"
 
 
 def test_an_exception_without_a_frame_of_the_user_names_the_innermost_frame():

@@ -16,9 +16,10 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from agent_rl.errors import ConfigError
-from agent_rl.launch.composition import compose
+from agent_rl.launch.cluster import Nodes
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.machine import Machine
+from agent_rl.launch.training import composed
 from agent_rl.preflight.check import Check, Finding, Needs, Status, checks_at, group_order, reason, refusal
 from agent_rl.settings.importing import import_all
 from agent_rl.verl_adapter import inspection
@@ -62,7 +63,7 @@ def diagnose(
     if recipe is not None:
         tell(f"composing the configuration of {recipe}")
         nodes = Case(environ=environ).nodes
-        config, findings = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
+        config, findings = _composed(recipe, overrides, nodes)
     case = Case(environ=environ, config=config, recipe=recipe, overrides=overrides, script=script, given=machine)
     if config is None:
         return [*run_checks(case, Needs.MACHINE, tell=tell), *findings]
@@ -109,17 +110,17 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
 
 
 def _composed(
-    recipe: str, overrides: Sequence[str], removed: Sequence[str] = ()
+    recipe: str, overrides: Sequence[str], nodes: Nodes | None, removed: Sequence[str] = ()
 ) -> tuple[DictConfig | None, list[Finding]]:
     """Return the configuration and findings about it; wrong overrides are reported and ignored."""
     try:
-        config = compose(recipe, overrides)
+        config, _ = composed(recipe, overrides, nodes)
     except ConfigError as error:
         finding = replace(refusal(error), subject="recipe", group="configuration")
         if not overrides:
             return None, [finding]
         wrong = [each for each in overrides if error.key in (each.lstrip("+~").partition("=")[0], each)] or overrides
-        left, more = _composed(recipe, [each for each in overrides if each not in wrong], [*removed, *wrong])
+        left, more = _composed(recipe, [each for each in overrides if each not in wrong], nodes, [*removed, *wrong])
         return left, [finding, *more]
     without = f"; the checks below ignore {' '.join(removed)}" if removed else ""
     return config, [Finding("recipe", Status.OK, f"{recipe} composes{without}", group="configuration")]

@@ -32,6 +32,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import Nodes, interfaces
 from agent_rl.launch.command import has_accelerator
 from agent_rl.launch.environment import RUNTIME, cuda_home, gpu_environment, missing_parts
+from agent_rl.settings.secrets import is_secret_variable
 
 HUB_S = 3.0
 """Seconds within which the Hub must answer."""
@@ -128,8 +129,9 @@ class Machine:
             raise ConfigError(str(file), problem, remedy) from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all facts and the relevant variables, with the head's address from SLURM, as JSON data."""
-        variables = {name: value for name, value in sorted(self.environ.items()) if _MATTERS.match(name)}
+        """Return all facts, and the relevant variables without secrets and with SLURM's head, as JSON data."""
+        matter = [name for name in sorted(self.environ) if _MATTERS.match(name) and not is_secret_variable(name)]
+        variables = {name: self.environ[name] for name in matter}
         with suppress(ConfigError):  # the doctor itself reports invalid variables
             if nodes := Nodes.from_environment(self.environ):
                 variables["MASTER_ADDR"] = nodes.head

@@ -48,11 +48,11 @@ def find_model(name: str) -> ModelFiles:
     if isinstance(text := config.get("text_config"), dict):
         config = {**config, **text, "model_type": config.get("model_type")}
     count, broken = _read_weights(folder) if folder else (0, [])
-    size = re.search(r"(\d+(?:\.\d+)?)B(?![a-z])", Path(name).name, re.IGNORECASE)
+    size = re.search(r"(?:(\d+)x)?(\d+(?:\.\d+)?)B(?![a-z])", Path(name).name, re.IGNORECASE)  # also 8x7B
     for number, source in (
         (0 if broken else count, "its safetensors files"),
         (parameters_by_shape(config), "the shape in its config.json"),
-        (int(float(size[1]) * 1e9) if size else 0, "its name"),
+        (int(int(size[1] or 1) * float(size[2]) * 1e9) if size else 0, "its name"),
     ):
         if number:
             return ModelFiles(name, folder, config, number, source, broken)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_rl.launch import training
 from agent_rl.launch.doctor import diagnosis
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.diagnosis import diagnose, run_check
@@ -52,6 +53,17 @@ def test_wrong_overrides_are_all_reported_and_the_rest_is_checked(parquet: Path,
     assert groups == sorted(groups, key=list(dict.fromkeys(groups)).index)  # those of the child stand with the others
     assert not any("real_train_batch_size" in finding.text for finding in found)
     assert "registration" in {finding.subject for finding in found}  # of the child with verl
+
+
+def test_the_checked_configuration_is_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, the doctor would report that the folder of a run contains a run with another configuration."""
+    cases: list[Case] = []
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    monkeypatch.setattr(diagnosis, "run_checks", lambda case, *needs, tell: cases.append(case) or [])
+    monkeypatch.setattr(diagnosis, "_with_verl", lambda *_: [])
+    diagnose(str(RECIPE), ["trainer.nnodes=2"])
+    assert cases[0].config.actor_rollout_ref.rollout.agent.num_workers == 16
+    assert cases[0].config == training.composed(str(RECIPE), ["trainer.nnodes=2"], None)[0]
 
 
 def test_a_recipe_that_does_not_compose_hides_only_what_needs_it(tmp_path: Path) -> None:

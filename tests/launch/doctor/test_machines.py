@@ -72,4 +72,5 @@ def test_a_task_of_slurm_is_recorded_with_the_address_of_its_head(
     environ = Machine({**task, "SLURM_JOB_USER": "jane", "PATH": str(tmp_path)}).to_dict()["environ"]
     assert environ == {**task, "MASTER_ADDR": "node1"}
     assert Case(environ=environ).nodes is not None
+    assert Machine({"HF_HOME": "/hf", "HF_TOKEN": "hf_1"}).to_dict()["environ"] == {"HF_HOME": "/hf"}
     assert Machine({"NNODES": "2"}).to_dict()["environ"] == {"NNODES": "2"}  # the doctor says that the rank is missing

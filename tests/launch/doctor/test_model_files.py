@@ -39,6 +39,8 @@ def test_a_name_tells_it_when_nothing_else_does(tmp_path: Path, monkeypatch: pyt
     found = find_model("Qwen/Qwen2.5-3B-Instruct")
     assert (found.parameters, found.source, found.folder) == (3_000_000_000, "its name", None)
     assert find_model("some/model").parameters is None
+    assert find_model("mistralai/Mixtral-8x7B-Instruct-v0.1").parameters == 56_000_000_000  # of the experts
+    assert find_model("Qwen/Qwen3-30B-A3B").parameters == 30_000_000_000
 
 
 def test_a_hub_name_is_found_in_the_cache(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

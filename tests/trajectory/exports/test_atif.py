@@ -3,6 +3,7 @@ import json
 import atif
 import pytest
 
+from agent_rl.errors import ConfigError
 from agent_rl.trajectory import ToolCall, ToolResult, Trajectory, Turn, trace
 from agent_rl.trajectory.exports.atif import from_atif, to_atif
 from agent_rl.trajectory.viewer.records import in_our_form
@@ -70,3 +71,6 @@ def test_the_command_writes_one_document_for_each(tmp_path):
     assert export(tmp_path, "atif", "--limit", 2) == {"out": f"{tmp_path}/trace.atif", "trajectories": 2}
     files = sorted((tmp_path / "trace.atif").iterdir())
     assert [file.name for file in files] == ["000001_p0_0.atif.json", "000002_p1_0.atif.json"]
+    with pytest.raises(ConfigError, match=r"--out: .*trace\.atif contains an earlier export\. Delete"):
+        export(tmp_path, "atif", "--min-reward", 2)
+    assert sorted((tmp_path / "trace.atif").iterdir()) == files

@@ -30,6 +30,7 @@ def test_some_of_them(folder, words, ids):
         (("no_such", "jsonl"), "no such file"),
         ((".", "jsonl"), "no trace.jsonl or trajectories.jsonl"),
         (("text", "jsonl"), "line 1"),
+        (("good", "jsonl", "-o", "./good"), "--out: good is the trace itself"),
         (("text", "atif", "--per-prompt", "2"), "--per-prompt: the atif format does not use this option"),
     ],
 )

@@ -107,13 +107,14 @@ def lengths(case: Case) -> Finding | None:
     tokenizer, options = load_template(case).chat.tokenizer, case.get("data.apply_chat_template_kwargs", {})
     limits = with_syntax(EpisodeLimits(format=case.get(FORMAT_KEY, "hermes")), tokenizer, options)
     known = known_rows(EpisodeSetup(case.settings, limits, specs), tokenizer=tokenizer, options=options)
-    rows = sorted(rows, key=lambda row: -len(str(row["prompt"])))[:SAMPLE]
-    counts = [known.length({"agent_name": case.default_agent, **row}) for row in rows]
-    over, longest = sum(count > most for count in counts), max(counts)
+    rows = sorted(rows, key=lambda row: -len(str(row["prompt"])))
+    counts = [known.length({"agent_name": case.default_agent, **row}) for row in [*rows[:SAMPLE], rows[-1]]]
+    over, longest = sum(count > most for count in counts[:-1]), max(counts)
     if not over:
         return None
-    every = "all" if over == len(counts) else f"{over} of the {len(counts)} longest"
-    return (problem if over == len(counts) else warning)(
+    all_are = min(counts) > most  # the last count is that of the shortest row
+    every = "all" if all_are else f"{over} of the {len(counts) - 1} longest"
+    return (problem if all_are else warning)(
         f"{every} are longer than {PROMPT_TOKENS}={most}, up to {longest} tokens: such trajectories are unscored",
         f"Set {PROMPT_TOKENS}={longest}, or shorten the rows or the agent's instructions",
     )

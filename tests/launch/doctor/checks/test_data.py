@@ -169,13 +169,16 @@ def test_an_agent_without_the_tool_that_it_needs(with_rows: WithRows, rows: Rows
     assert refused(lengths(case)).startswith("agent_rl.search.tool: there is no tool 'search'")
 
 
-def test_prompts_that_are_too_long(make_case: MakeCase) -> None:
+def test_prompts_that_are_too_long(make_case: MakeCase, monkeypatch: pytest.MonkeyPatch) -> None:
     longest_prompt = longest(make_case({PROMPT_TOKENS: 1}))
     some = only(lengths(make_case({PROMPT_TOKENS: longest_prompt - 1})))
     assert some.status is Status.WARNING
     assert some.remedy.startswith(f"Set {PROMPT_TOKENS}={longest_prompt},")
     assert only(lengths(make_case({PROMPT_TOKENS: longest_prompt}))).status is Status.OK
     assert only(lengths(make_case({PROMPT_TOKENS: 100}))).status is Status.PROBLEM
+    monkeypatch.setattr(data, "SAMPLE", 1)  # as with thousands of rows, of which only the longest are rendered
+    some = only(lengths(make_case({PROMPT_TOKENS: longest_prompt - 1})))
+    assert (some.status, some.text.partition(" are ")[0]) == (Status.WARNING, "1 of the 1 longest")
 
 
 def test_without_what_it_needs(make_case: MakeCase, tmp_path: Path) -> None:
