@@ -279,7 +279,7 @@ class _Episode:
         if reason is not StopReason.MAX_TOKENS or self.budget.final is None or not self.budget.final.reserve_tokens:
             return reason
         return await self._announce(
-            turn, StopReason.MAX_TOKENS, [replace(result, text=_NOT_SHOWN) for result in turn.results]
+            turn, StopReason.MAX_TOKENS, [replace(result, text=_NOT_SHOWN, images=[]) for result in turn.results]
         )
 
     async def _end(self, turn: Turn, reason: StopReason) -> StopReason | None:
