@@ -162,7 +162,8 @@ class Session:
     async def _turn(self, request: TurnRequest) -> TurnReply:
         if not request.messages:
             raise RequestError("the request has no messages")
-        if self._max_turns is not None and len(self.trajectory.turns) >= self._max_turns:
+        open_turns = sum(each.is_trained and each.is_busy for each in self._conversations)
+        if self._max_turns is not None and len(self.trajectory.turns) + open_turns >= self._max_turns:
             self.trajectory.stop_reason = StopReason.MAX_TURNS
             raise RequestError(f"the episode has at most {self._max_turns} turns", 400, "max_turns")
         specs = _specs(request.tools)

@@ -1,0 +1,43 @@
+"""Sessions without a server, whose policy plays a script."""
+
+import asyncio
+from typing import Any
+
+from agent_rl.agents.episode.policy import Generation, ScriptedPolicy
+from agent_rl.agents.sessions.chat import chat_answer, chat_request
+from agent_rl.agents.sessions.session import Session
+from agent_rl.agents.tool_call import ToolCallFormat
+from agent_rl.trajectory import StopReason, Trajectory
+
+
+class Waiting(ScriptedPolicy):
+    """Generates turns concurrently with other conversations, which play the same script."""
+
+    async def generate(self, *arguments: Any, **options: Any) -> Generation:
+        await asyncio.sleep(0.01)
+        return await super().generate(*arguments, **options)
+
+    def sibling(self, *, is_trained: bool = True) -> ScriptedPolicy:
+        return Waiting(self._texts)
+
+
+def made(*texts: str, syntax: str = "hermes", **options: Any) -> Session:
+    return Session(Waiting(texts), ToolCallFormat(syntax), Trajectory([], StopReason.ERROR), **options)
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+async def ask(session: Session, *messages: Any, names: tuple[str, ...] = ()) -> Any:
+    """Return the message that answers a request with tools of these names."""
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    request = chat_request({"model": "policy", "messages": list(messages), "tools": tools})
+    return chat_answer(await session.reply(request, "", False), {})["choices"][0]["message"]
+
+
+async def test_parallel_requests_keep_the_limit_of_turns() -> None:
+    session = made("One.", max_turns=2)
+    answers = await asyncio.gather(*(ask(session, user(f"{number}")) for number in range(4)), return_exceptions=True)
+    assert [str(each) for each in answers if isinstance(each, Exception)] == ["the episode has at most 2 turns"] * 2
+    assert (len(session.trajectory.turns), session.trajectory.stop_reason) == (2, StopReason.MAX_TURNS)
