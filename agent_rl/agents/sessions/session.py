@@ -240,7 +240,10 @@ class Session:
             if fits:
                 reply.is_fetched = True
                 turn.observation = "\n".join(str(message["content"]) for message in new)
-                results = (message for message in new if message["role"] == "tool")
+                sent = request.messages[len(conversation.keys) - 1].get("tool_calls") or ()
+                places = {call["id"]: place for place, call in enumerate(sent)}  # a client may rename the ids
+                results = [message for message in new if message["role"] == "tool"]
+                results.sort(key=lambda result: places.get(result.get("tool_call_id"), len(places)))
                 pairs = zip(turn.calls, results, strict=False)
                 turn.results = [ToolResult(call.id, call.name, str(result["content"])) for call, result in pairs]
             return fits

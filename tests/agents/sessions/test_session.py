@@ -41,3 +41,15 @@ async def test_parallel_requests_keep_the_limit_of_turns() -> None:
     answers = await asyncio.gather(*(ask(session, user(f"{number}")) for number in range(4)), return_exceptions=True)
     assert [str(each) for each in answers if isinstance(each, Exception)] == ["the episode has at most 2 turns"] * 2
     assert (len(session.trajectory.turns), session.trajectory.stop_reason) == (2, StopReason.MAX_TURNS)
+
+
+async def test_results_belong_to_their_calls_in_any_order() -> None:
+    calls = "".join(f'<tool_call>{{"name": "{name}", "arguments": {{}}}}</tool_call>' for name in "ab")
+    session = made(calls, "Done.")
+    turn = await ask(session, user("?"), names=("a", "b"))
+    for name, call in zip("ab", turn["tool_calls"], strict=True):
+        call["id"] = f"renamed {name}"
+    results = [{"role": "tool", "tool_call_id": f"renamed {name}", "content": f"of {name}"} for name in "ba"]
+    await ask(session, user("?"), turn, *results, names=("a", "b"))
+    assert [(each.name, each.text) for each in session.trajectory.results] == [("a", "of a"), ("b", "of b")]
+    assert session.trajectory.turns[0].observation == "of b\nof a", "the order in which the policy saw them"
