@@ -79,6 +79,13 @@ def test_request_for_notes_stands_where_the_results_would():
     assert "The answer to your last action:\n1\nSkipped" in inner.messages[0]["content"]
 
 
+def test_notes_in_a_channel_go_along_without_its_tokens():
+    notes = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>It was 42."
+    policy, inner = folding([act(), act("1+1"), notes, ANSWER], max_tokens=20, reserve_tokens=5)
+    play(policy)
+    assert "Your notes so far:\nIt was 42.\n\nThe answer" in inner.messages[1]["content"]
+
+
 def test_images_go_along():
     image, seen = {"type": "image", "image": "pixels"}, []
 

@@ -21,6 +21,7 @@ from uuid import uuid4
 from agent_rl.agents.episode.format import spoken, thoughts_of
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
 from agent_rl.agents.sessions.request import SAMPLING, RequestError, TurnReply, TurnRequest, function_call, message_key
+from agent_rl.agents.syntaxes.json_calls import without_channels
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.errors import ConfigError, MalformedActionError, UnscoredError
 from agent_rl.tools import ToolSpec
@@ -285,17 +286,18 @@ def read_turn(
     generated: Generation, format: ToolCallFormat, specs: Sequence[ToolSpec], prompt_tokens: int
 ) -> tuple[Turn, TurnReply]:
     """Read a turn; calls that cannot be read remain plain text, as with other servers."""
-    turn, content = Turn(text=generated.text, tokens=generated.tokens), spoken(generated.text)
-    calls: list[ToolCall] = []
+    turn, text = Turn(text=generated.text, tokens=generated.tokens), without_channels(generated.text)
+    content, calls = spoken(text), list[ToolCall]()
     try:
-        content, calls = format.split(content, specs) if specs else (content, [])
+        if specs:
+            content, calls = format.split(spoken(generated.text), specs)
     except MalformedActionError as error:
         turn.malformed = str(error)
     turn.calls = [ToolCall(call.name, call.arguments, call.id or f"call_{uuid4().hex[:24]}") for call in calls]
     if generated.finish == "length":
         turn.notes["cut"] = True
     finish = "length" if generated.finish == "length" else "tool_calls" if turn.calls else "stop"
-    thoughts, stop = thoughts_of(generated.text), generated.stop if finish == "stop" else None
+    thoughts, stop = thoughts_of(text), generated.stop if finish == "stop" else None
     return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt_tokens, generated.tokens, stop)  # type: ignore[arg-type]
 
 

@@ -143,7 +143,12 @@ def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def without_channels(text: str) -> str:
-    """Return a gpt-oss turn as plain text: the `analysis` channel as a thought, then the `final` channel."""
+    """Return a gpt-oss turn as plain text: the `analysis` channel as a thought, then the `final` channel.
+
+    A text without channels is returned unchanged.
+    """
+    if CHANNEL not in text:
+        return text
     parts: dict[str, list[str]] = {"analysis": [], "final": []}
     for message in text.split(CHANNEL)[1:]:
         header, _, body = message.partition("<|message|>")

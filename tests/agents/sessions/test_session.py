@@ -53,3 +53,10 @@ async def test_results_belong_to_their_calls_in_any_order() -> None:
     await ask(session, user("?"), turn, *results, names=("a", "b"))
     assert [(each.name, each.text) for each in session.trajectory.results] == [("a", "of a"), ("b", "of b")]
     assert session.trajectory.turns[0].observation == "of b\nof a", "the order in which the policy saw them"
+
+
+async def test_a_turn_with_channels_is_shown_as_text() -> None:
+    turn = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>It is 42."
+    for names in ((), ("add",)):
+        message = await ask(made(turn, syntax="gpt-oss"), user("6 * 7?"), names=names)
+        assert (message["content"], message["reasoning_content"]) == ("It is 42.", "Hm.")
