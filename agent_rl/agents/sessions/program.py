@@ -34,7 +34,7 @@ LIMITS = "ulimit -c 0 2>/dev/null; ulimit -f 8388608 2>/dev/null; "
 """A prefix for a shell command that turns off core dumps and limits files to 4 GiB."""
 FRAME = re.compile(r'^ +File "(.+)", line (\d+)', re.MULTILINE)
 """Matches a traceback line that gives a file and a line number."""
-ERROR = re.compile(r'^ +File ".+?\n((\S[^:\n]*).*)', re.MULTILINE | re.DOTALL)
+ERROR = re.compile(r'^ +File "[^\n]+", line \d.*?\n((\S[^:\n]*).*)', re.MULTILINE | re.DOTALL)
 """Matches the rest of a traceback, starting at its first `File` line; the groups are the exception and its type."""
 GROUP = re.compile(r"^ *(\| |\+-.*)", re.MULTILINE)
 """Characters that an exception group's traceback adds before each line of the tracebacks inside the group."""
@@ -194,7 +194,7 @@ class FunctionWorker:
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(OSError):  # a dead worker is noticed later, when no answer arrives
             socket.send_fds(self._control, [b"."], [theirs.fileno()])
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=16 * TAIL)  # for escaped emojis
         process, answer = 0, b""
         try:
             writer.write(json.dumps({"arguments": arguments, "environment": environment}, default=str).encode() + b"\n")

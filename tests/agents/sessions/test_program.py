@@ -103,6 +103,16 @@ def test_a_group_of_exceptions_names_its_last_one(settings: Callable[..., Gatewa
     assert str(end.problem).startswith("the program failed: KeyError: ")
 
 
+def test_a_long_failure_in_any_characters_is_read(settings: Callable[..., GatewaySettings]) -> None:
+    (end,) = run_all(settings(), "raise ValueError('\\U0001f389' * 9000)")
+    assert str(end.problem).startswith("the program failed: ValueError: \U0001f389")
+
+
+def test_output_that_only_resembles_a_traceback_is_no_bug() -> None:
+    command = """printf ' File "data.csv" is missing\\nusage: mine\\n'; exit 3"""
+    assert run_all(GatewaySettings(command=command), "") == [ProgramEnd("the program exited with code 3: usage: mine")]
+
+
 def test_an_exit_code_is_a_failure_and_no_bug(settings: Callable[..., GatewaySettings]) -> None:
     for end in run_all(settings(), "sys.exit('unknown tool')", "sys.exit(3)"):
         assert "SystemExit" in str(end.problem)
