@@ -229,9 +229,10 @@ def function_worker(settings: GatewaySettings) -> FunctionWorker:
 
 
 async def _post(url: str, row: Mapping[str, Any], base_url: str, key: str) -> ProgramEnd:
-    async with httpx.AsyncClient(timeout=None) as client:
+    body = json.dumps({"row": row, "base_url": base_url, "api_key": key}, default=str)
+    async with httpx.AsyncClient(timeout=None, headers={"content-type": "application/json"}) as client:
         try:
-            answer = await client.post(url, json={"row": dict(row), "base_url": base_url, "api_key": key})
+            answer = await client.post(url, content=body)
         except httpx.HTTPError as error:
             return ProgramEnd(f"{url} does not answer: {type(error).__name__}: {error}")
     return ProgramEnd(None if answer.is_success else f"{url} answered {answer.status_code}: {answer.text[:200]}")
