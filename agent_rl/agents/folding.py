@@ -128,7 +128,7 @@ class FoldingPolicy(Policy):
 
 def _folded(settings: AgentRLSettings) -> Agent:
     """Return the agent that `agent_rl.folding.loop` names."""
-    names = [name for name in registry.agent_names() if name != "folding_agent"]
+    names = [name for name in registry.agent_names() if name not in ("folding_agent", "gateway_agent")]
     agent = registry.find_agent(settings.folding.loop, key="agent_rl.folding.loop", known=names)
     assert isinstance(agent, Agent)  # all agents in this package are `Agent` records
     return agent
