@@ -76,6 +76,7 @@ def test_the_file_is_imported_once_and_each_call_is_a_fork(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("MY_TOKEN", "hidden")
+    monkeypatch.setenv("NO_PROXY", ".local")
     assert run_all(settings(name, python=python), "", "") == [ProgramEnd(), ProgramEnd()]
     assert (tmp_path / "imports").read_text() == "x"
     for key in ("0", "1"):
@@ -87,6 +88,7 @@ def test_the_file_is_imported_once_and_each_call_is_a_fork(
             seen["base_url"], key,
         )  # fmt: skip
         assert "MY_TOKEN" not in seen["environment"]
+        assert seen["environment"]["no_proxy"] == ".local,gateway"
 
 
 def test_a_failure_names_the_line_of_the_users_file(settings: Callable[..., GatewaySettings], tmp_path: Path) -> None:
