@@ -173,7 +173,8 @@ class Session:
         try:
             if not await self._fits(conversation, request, new, specs):
                 self.counts["too_long"] += 1
-                self.trajectory.stop_reason = StopReason.MAX_TOKENS
+                if conversation.is_trained:
+                    self.trajectory.stop_reason = StopReason.MAX_TOKENS
                 raise RequestError("the conversation is longer than the run allows", 400, "context_length_exceeded")
             prompt_tokens = conversation.policy.context_tokens
             conversation.policy.most = request.max_tokens

@@ -3,11 +3,17 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from agent_rl.agents.episode.policy import Generation, ScriptedPolicy
 from agent_rl.agents.sessions.chat import chat_answer, chat_request
+from agent_rl.agents.sessions.request import RequestError
 from agent_rl.agents.sessions.session import Session
 from agent_rl.agents.tool_call import ToolCallFormat
+from agent_rl.errors import UnscoredError
 from agent_rl.trajectory import StopReason, Trajectory
+
+TOO_LONG = "word " * 1000
 
 
 class Waiting(ScriptedPolicy):
@@ -16,6 +22,11 @@ class Waiting(ScriptedPolicy):
     async def generate(self, *arguments: Any, **options: Any) -> Generation:
         await asyncio.sleep(0.01)
         return await super().generate(*arguments, **options)
+
+    async def begin(self, messages: Any, tools: Any) -> None:
+        if messages[0]["content"] == TOO_LONG:
+            raise UnscoredError("the prompt is too long")
+        await super().begin(messages, tools)
 
     def sibling(self, *, is_trained: bool = True) -> ScriptedPolicy:
         return Waiting(self._texts)
@@ -41,6 +52,15 @@ async def test_parallel_requests_keep_the_limit_of_turns() -> None:
     answers = await asyncio.gather(*(ask(session, user(f"{number}")) for number in range(4)), return_exceptions=True)
     assert [str(each) for each in answers if isinstance(each, Exception)] == ["the episode has at most 2 turns"] * 2
     assert (len(session.trajectory.turns), session.trajectory.stop_reason) == (2, StopReason.MAX_TURNS)
+
+
+async def test_a_side_request_that_is_too_long_does_not_end_the_episode() -> None:
+    session = made("Yes.")
+    await ask(session, user("?"))
+    request = chat_request({"model": "small", "messages": [user(TOO_LONG)]})
+    with pytest.raises(RequestError, match="longer than the run allows"):
+        await session.reply(request, "", False)
+    assert (session.trajectory.stop_reason, session.counts["too_long"]) == (StopReason.ERROR, 1), "no limit was reached"
 
 
 async def test_results_belong_to_their_calls_in_any_order() -> None:
