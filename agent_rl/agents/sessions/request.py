@@ -168,13 +168,11 @@ def event(kind: str, **more: Any) -> str:
 def text_of(content: Any) -> str:
     """Return the text of a message's content, which is a string, a list of parts, or None.
 
-    Half of a surrogate pair, which remains where a JavaScript program cuts an emoji, becomes a question mark.
-
     Raises:
         RequestError: a part is not text.
     """
     if content is None or isinstance(content, str):
-        return encodable(content or "")
+        return encodable(content or "")  # a JavaScript program may cut an emoji in half
     texts = []
     for part in objects([{"text": part} if isinstance(part, str) else part for part in content], "content"):
         if isinstance(part.get("text"), str):

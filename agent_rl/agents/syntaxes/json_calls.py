@@ -143,10 +143,7 @@ def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def without_channels(text: str) -> str:
-    """Return a gpt-oss turn as plain text: the `analysis` channel as a thought, then the `final` channel.
-
-    A text without channels is returned unchanged.
-    """
+    """Replace the channels of a gpt-oss turn: `analysis` becomes a thought, and the text of `final` follows it."""
     if CHANNEL not in text:
         return text
     parts: dict[str, list[str]] = {"analysis": [], "final": []}
