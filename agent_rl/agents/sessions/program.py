@@ -146,7 +146,7 @@ def _addresses(base_url: str, key: str) -> dict[str, str]:
     """Return the environment variables from which clients read the policy's address, which needs no proxy."""
     openai = {"OPENAI_BASE_URL": f"{base_url}/v1", "OPENAI_API_KEY": key}
     anthropic = {"ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_API_KEY": key, "AGENT_RL_GATEWAY": base_url}
-    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")
     direct = known if known == "*" else ",".join(filter(None, (known, httpx.URL(base_url).host)))
     return {**openai, **anthropic, "no_proxy": direct, "NO_PROXY": direct}
 
