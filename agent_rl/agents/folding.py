@@ -27,6 +27,7 @@ from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import joined_content, spoken
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
+from agent_rl.agents.syntaxes.json_calls import without_channels
 from agent_rl.agents.users.user import User
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.settings import AgentRLSettings
@@ -109,7 +110,7 @@ class FoldingPolicy(Policy):
         if notes.finish == "length":
             return False
         try:
-            await self._inner.begin(self._folded(spoken(notes.text), messages), self._tools)
+            await self._inner.begin(self._folded(spoken(without_channels(notes.text)), messages), self._tools)
         except UnscoredError:  # the policy wrote notes so long that no turn fits after them
             return False
         return True
@@ -127,7 +128,7 @@ class FoldingPolicy(Policy):
 
 def _folded(settings: AgentRLSettings) -> Agent:
     """Return the agent that `agent_rl.folding.loop` names."""
-    names = [name for name in registry.agent_names() if name != "folding_agent"]
+    names = [name for name in registry.agent_names() if name not in ("folding_agent", "gateway_agent")]
     agent = registry.find_agent(settings.folding.loop, key="agent_rl.folding.loop", known=names)
     assert isinstance(agent, Agent)  # all agents in this package are `Agent` records
     return agent

@@ -15,6 +15,7 @@ A reward may judge whether a turn follows its plan.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -71,7 +72,9 @@ class PlanActFormat(ReactFormat):
 
     def fresh(self) -> PlanActFormat:
         """Return a format for a new episode, without a plan."""
-        return PlanActFormat(self._instructions, self._role)
+        format = copy.copy(self)
+        format._planned, format._notes = False, {}
+        return format
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Read the plan, if any, and then the rest of the turn as `react_agent` does.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from agent_rl.agents.episode.agent import Agent
@@ -24,6 +24,7 @@ from agent_rl.agents.syntaxes.reading import read_json
 from agent_rl.errors import MalformedActionError
 from agent_rl.settings import ReactSettings
 from agent_rl.tools import ToolSpec
+from agent_rl.tools.arguments import json_types
 from agent_rl.trajectory import ToolCall
 
 DEFAULT_INSTRUCTIONS = """\
@@ -188,7 +189,7 @@ def _arguments(name: str, raw: str, tools: Sequence[ToolSpec], *, strict: bool) 
     if len(properties) != 1 or not raw:
         raise MalformedActionError(invalid_json(name))
     ((parameter, schema),) = properties.items()
-    kinds = schema.get("type", ()) if isinstance(schema, Mapping) else ()
+    kinds = json_types(schema)
     if raw.startswith(("{", "[")) and not (isinstance(value, list) and "array" in kinds):
         raise MalformedActionError(invalid_json(name))
     return {parameter: raw if "string" in kinds and not isinstance(value, str) else value}

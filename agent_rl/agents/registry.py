@@ -72,7 +72,7 @@ def load_script(path: str) -> None:
     """
     remedy = "Call the trainer under `if __name__ == '__main__':`"
     try:
-        tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+        tree = ast.parse(Path(path).read_bytes())  # bytes may start with a mark or name their encoding
     except (OSError, SyntaxError, ValueError) as error:
         raise ConfigError("--script", f"{path} cannot be read ({reason_of(error)})", "Pass a Python file") from error
     calls = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]

@@ -114,7 +114,8 @@ class Client:
         async with aclosing(await self.send(whole, path, headers, stream=True)) as response:
             equal(response.status_code, 200, "status of the stream")
             async for line in response.aiter_lines():
-                field, _, data = line.partition(": ")
+                field, _, value = line.partition(":")
+                data = value.removeprefix(" ")  # which the standard makes optional
                 if field == "event":
                     name = data
                 elif field == "data":

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.episode import FinalTurn
 from agent_rl.agents.episode.policy import ScriptedPolicy
-from agent_rl.agents.folding import FoldingPolicy
+from agent_rl.agents.folding import AGENT, FoldingPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.agents.tool_call import ToolCallFormat
+from agent_rl.errors import ConfigError
 from agent_rl.rewards.components.terms import overlong
-from agent_rl.settings import OverlongSettings
+from agent_rl.settings import AgentRLSettings, OverlongSettings
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.agents.episodes import ANSWER, PROMPT, act, run
 
@@ -77,6 +79,19 @@ def test_request_for_notes_stands_where_the_results_would():
     assert [message["role"] for message in asked] == [message["role"] for message in results] == ["tool", "tool"]
     assert [message["content"] for message in asked] == ["(later)", "Write notes."]
     assert "The answer to your last action:\n1\nSkipped" in inner.messages[0]["content"]
+
+
+def test_notes_in_a_channel_go_along_without_its_tokens():
+    notes = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>It was 42."
+    policy, inner = folding([act(), act("1+1"), notes, ANSWER], max_tokens=20, reserve_tokens=5)
+    play(policy)
+    assert "Your notes so far:\nIt was 42.\n\nThe answer" in inner.messages[1]["content"]
+
+
+def test_a_program_cannot_be_folded():
+    section = {"folding": {"loop": "gateway_agent"}, "gateway": {"command": "true"}}
+    with pytest.raises(ConfigError, match=r"agent_rl\.folding\.loop"):
+        AGENT.format(AgentRLSettings.from_config({"agent_rl": section}), EpisodeLimits())
 
 
 def test_images_go_along():

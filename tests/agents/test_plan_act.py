@@ -78,3 +78,15 @@ def test_episodes_share_no_plan():
     form = PlanActFormat()
     assert play(PLAN + ACT, ANSWER, form=form).answer == "42"
     assert play(ANSWER, form=form, max_malformed=1).stop_reason is StopReason.MALFORMED
+
+
+def test_a_format_for_a_new_episode_keeps_its_class():
+    class Mine(PlanActFormat):
+        pass
+
+    form = Mine()
+    form.parse(PLAN + ACT, TOOLS)
+    fresh = form.fresh()
+    assert type(fresh) is Mine
+    with pytest.raises(MalformedActionError):
+        fresh.parse(ACT, TOOLS)

@@ -115,10 +115,11 @@ if __name__ == "__main__":
 """
 
 
-def test_a_script_is_run_up_to_its_main_block(tmp_path, monkeypatch):
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_script_is_run_up_to_its_main_block(tmp_path, monkeypatch, encoding):
     monkeypatch.syspath_prepend("")  # what the script adds to sys.path goes with it
     (tmp_path / "beside.py").write_text("GREETING = 'Hello.'")
-    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "train.py").write_text(SCRIPT, encoding=encoding)
     load_script(str(tmp_path / "train.py"))
     assert loop("of_script").format().prompt([], [])[0]["content"] == "Hello."
 

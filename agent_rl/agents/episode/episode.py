@@ -102,14 +102,23 @@ async def recording(trajectory: Trajectory, policy: Policy, user: User | None) -
     except FatalError:
         raise
     except Exception as error:  # noqa: BLE001 - despite the error, the caller gets the earlier turns
-        trajectory.stop_reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
         _explain(trajectory, error)
     finally:
         if user is not None:
-            await uninterrupted(asyncio.ensure_future(user.finish()))
+            await _finish(user, trajectory)
     trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
     trajectory.longest_tokens = policy.longest_tokens
     trajectory.seconds, trajectory.ended = time.monotonic() - started, time.time()
+
+
+async def _finish(user: User, trajectory: Trajectory) -> None:
+    try:
+        await uninterrupted(asyncio.ensure_future(user.finish()))
+    except FatalError:
+        raise
+    except Exception as error:  # noqa: BLE001 - like any other error of the user, it leaves the trajectory unscored
+        if trajectory.error is None:
+            _explain(trajectory, error)
 
 
 def _check_rewards(turn: Turn) -> None:
@@ -126,6 +135,7 @@ def _skipped(call: ToolCall, reason: StopReason) -> ToolResult:
 
 def _explain(trajectory: Trajectory, error: Exception) -> None:
     """Record in the trajectory why it cannot be scored."""
+    trajectory.stop_reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
     if not is_outage(error):
         error = BrokenCallError.of("the episode", bug := error)
         logger.error("%s", error, exc_info=bug)
@@ -279,7 +289,7 @@ class _Episode:
         if reason is not StopReason.MAX_TOKENS or self.budget.final is None or not self.budget.final.reserve_tokens:
             return reason
         return await self._announce(
-            turn, StopReason.MAX_TOKENS, [replace(result, text=_NOT_SHOWN) for result in turn.results]
+            turn, StopReason.MAX_TOKENS, [replace(result, text=_NOT_SHOWN, images=[]) for result in turn.results]
         )
 
     async def _end(self, turn: Turn, reason: StopReason) -> StopReason | None:

@@ -194,7 +194,7 @@ def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMe
     if not text:
         return list(messages)
     if messages and messages[0]["role"] == "system":
-        return [{"role": "system", "content": f"{messages[0]['content']}\n\n{text}"}, *messages[1:]]
+        return [{"role": "system", "content": joined_content(messages[0]["content"], text)}, *messages[1:]]
     return [{"role": "system", "content": text}, *messages]
 
 
@@ -214,8 +214,10 @@ def joined_content(first: Any, second: Any) -> Any:
     """Return the contents of two messages as the content of one message: text, or a list of parts."""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}\n\n{second}"
-    parts = [[{"type": "text", "text": each}] if isinstance(each, str) else list(each) for each in (first, second)]
-    return parts[0] + parts[1]
+    contents = first, second
+    before, after = ([{"type": "text", "text": each}] if isinstance(each, str) else list(each) for each in contents)
+    ends = [part["type"] for part in (*before[-1:], *after[:1])]
+    return [*before, *([{"type": "text", "text": "\n\n"}] if ends == ["text", "text"] else []), *after]
 
 
 def spoken(text: str) -> str:

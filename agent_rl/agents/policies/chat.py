@@ -98,11 +98,11 @@ class ChatPolicy(Policy):
         if any(each in text for each in stop):
             finish = "stop"  # the stop string ends the turn, regardless of later text
         raw = completion.message.get("tool_calls") or []
+        calls = _calls(raw)
+        if raw and (calls is None or finish == "length"):  # such calls get no results, which endpoints require
+            text, raw = "\n".join([text, *map(_as_text, raw)]).strip(), []
         self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
         tokens = self._count(completion.usage)
-        calls = _calls(raw)
-        if raw and calls is None:  # puts unreadable calls into the text, so that the format reports them
-            text = "\n".join([text, *map(_as_text, raw)]).strip()
         return Generation(text, tokens, "length" if finish == "length" else "stop", calls)
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:

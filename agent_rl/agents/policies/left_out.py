@@ -16,7 +16,6 @@ from typing import Literal
 
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.trajectory import StopReason, Trajectory, Turn
-from agent_rl.trajectory.trace.tokens import sampled_runs
 
 
 def masked_sequences(
@@ -28,7 +27,7 @@ def masked_sequences(
     """Return the training sequences of a trajectory, with mask 0 on excluded tokens.
 
     Args:
-        sequences: all sequences, in order; each run of sampled tokens is a turn, or a fold's notes.
+        sequences: all sequences; each of their `spans` is a turn, or a fold's notes.
         trajectory: the trajectory, with its turns and stop reason.
         mask_void: with `turn`, exclude void turns, and sequences without any other turn; with `trajectory`, exclude the
             whole trajectory if it has a void turn.
@@ -43,8 +42,8 @@ def masked_sequences(
         return [sequence._replace(mask=array("b", bytes(len(sequence.mask)))) for sequence in sequences]
     if not void:
         return sequences
-    runs = _kept(trajectory.turns)
-    masked = [_masked(sequence, runs) for sequence in sequences]
+    samples = list(_kept(trajectory.turns))
+    masked = [_masked(sequence, samples) for sequence in sequences]
     return [sequence for sequence in masked if any(sequence.mask)] or masked[-1:]
 
 
@@ -54,19 +53,20 @@ def _is_void(turn: Turn) -> bool:
 
 
 def _kept(turns: Sequence[Turn]) -> Iterator[tuple[bool, bool]]:
-    """Yield, for each run of sampled tokens, whether it is trained on, and whether images follow it."""
+    """Yield, for each sample in order, whether it is trained on, and whether images follow it."""
     for turn in turns:
         yield not _is_void(turn), any(result.images for result in turn.results)
         if "fold" in turn.notes:
             yield True, False
 
 
-def _masked(sequence: TrainingSequence, runs: Iterator[tuple[bool, bool]]) -> TrainingSequence:
+def _masked(sequence: TrainingSequence, samples: Sequence[tuple[bool, bool]]) -> TrainingSequence:
     mask, images_follow = array("b", bytes(len(sequence.mask))), False
-    for start, last in sampled_runs(sequence.mask):
-        kept, images = next(runs)
+    for number, start, last in sequence.spans:
+        kept, images = samples[number - 1]
         images_follow = images or (images_follow and not kept)
-        mask[start:last] = array("b", [kept] * (last - start))
+        if kept:
+            mask[start:last] = sequence.mask[start:last]
     end = len(mask)
     if any(mask) and not images_follow:
         end -= mask[::-1].index(1)

@@ -38,7 +38,7 @@ class TrainingSequence(NamedTuple):
     """The log-prob of each response token, 0 for tokens that were not sampled; None if log-probs were not requested."""
     images: list[Any]
     """The images whose placeholders are in these tokens, in order."""
-    spans: Sequence[tuple[int, int, int]] = ()
+    spans: Sequence[tuple[int, int, int]]
     """For each sample: its number among the samples of all conversations (from 1), the index of its first token in the
     response, and the index after its last token."""
 
@@ -47,7 +47,9 @@ def stored_sequences(stored: Sequence[TokenSequence]) -> list[TrainingSequence]:
     """Return the training sequences of a trajectory in a trace, without images."""
     sequences, sample = [], itertools.count(1)
     for own in stored:
-        spans = [(next(sample), *run) for run in sampled_runs(own["mask"])]
+        runs = sampled_runs(own["mask"])
+        numbers = own["samples"] if "samples" in own else [next(sample) for _ in runs]
+        spans = [(number, *run) for number, run in zip(numbers, runs, strict=True)]
         prompt, response, mask = array("i", own["prompt_ids"]), array("i", own["response_ids"]), array("b", own["mask"])
         logprobs = None if own["logprobs"] is None else array("d", own["logprobs"])
         sequences.append(TrainingSequence(prompt, response, mask, logprobs, [], spans))
@@ -276,6 +278,7 @@ class TokenPolicy(Policy):
                 mask=list(each.mask),
                 logprobs=None if each.logprobs is None else list(each.logprobs),
                 images=len(each.images),
+                samples=[number for number, first, last in each.spans if any(each.mask[first:last])],
             )
             for each in self.sequences()
         ]

@@ -34,7 +34,7 @@ LIMITS = "ulimit -c 0 2>/dev/null; ulimit -f 8388608 2>/dev/null; "
 """A prefix for a shell command that turns off core dumps and limits files to 4 GiB."""
 FRAME = re.compile(r'^ +File "(.+)", line (\d+)', re.MULTILINE)
 """Matches a traceback line that gives a file and a line number."""
-ERROR = re.compile(r'^ +File ".+?\n((\S[^:\n]*).*)', re.MULTILINE | re.DOTALL)
+ERROR = re.compile(r'^ +File "[^\n]+", line \d.*?\n((\S[^:\n]*).*)', re.MULTILINE | re.DOTALL)
 """Matches the rest of a traceback, starting at its first `File` line; the groups are the exception and its type."""
 GROUP = re.compile(r"^ *(\| |\+-.*)", re.MULTILINE)
 """Characters that an exception group's traceback adds before each line of the tracebacks inside the group."""
@@ -143,9 +143,12 @@ def _environment(settings: GatewaySettings) -> dict[str, str]:
 
 
 def _addresses(base_url: str, key: str) -> dict[str, str]:
-    """Return the environment variables from which clients read the policy's address."""
+    """Return the environment variables from which clients read the policy's address, which needs no proxy."""
     openai = {"OPENAI_BASE_URL": f"{base_url}/v1", "OPENAI_API_KEY": key}
-    return {**openai, "ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_API_KEY": key, "AGENT_RL_GATEWAY": base_url}
+    anthropic = {"ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_API_KEY": key, "AGENT_RL_GATEWAY": base_url}
+    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")
+    direct = known if known == "*" else ",".join(filter(None, (known, httpx.URL(base_url).host)))
+    return {**openai, **anthropic, "no_proxy": direct, "NO_PROXY": direct}
 
 
 class FunctionWorker:
@@ -194,7 +197,7 @@ class FunctionWorker:
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(OSError):  # a dead worker is noticed later, when no answer arrives
             socket.send_fds(self._control, [b"."], [theirs.fileno()])
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=16 * TAIL)  # for escaped emojis
         process, answer = 0, b""
         try:
             writer.write(json.dumps({"arguments": arguments, "environment": environment}, default=str).encode() + b"\n")
@@ -229,9 +232,10 @@ def function_worker(settings: GatewaySettings) -> FunctionWorker:
 
 
 async def _post(url: str, row: Mapping[str, Any], base_url: str, key: str) -> ProgramEnd:
-    async with httpx.AsyncClient(timeout=None) as client:
+    body = json.dumps({"row": row, "base_url": base_url, "api_key": key}, default=str)
+    async with httpx.AsyncClient(timeout=None, headers={"content-type": "application/json"}) as client:
         try:
-            answer = await client.post(url, json={"row": dict(row), "base_url": base_url, "api_key": key})
+            answer = await client.post(url, content=body)
         except httpx.HTTPError as error:
             return ProgramEnd(f"{url} does not answer: {type(error).__name__}: {error}")
     return ProgramEnd(None if answer.is_success else f"{url} answered {answer.status_code}: {answer.text[:200]}")

@@ -12,6 +12,7 @@ from uuid import uuid4
 from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.episode.policy import ChatMessage
 from agent_rl.tools.bounded_schema import canonical
+from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import ToolCall
 
 SAMPLING: Mapping[str, Any] = {
@@ -171,14 +172,14 @@ def text_of(content: Any) -> str:
         RequestError: a part is not text.
     """
     if content is None or isinstance(content, str):
-        return content or ""
+        return encodable(content or "")  # a JavaScript program may cut an emoji in half
     texts = []
     for part in objects([{"text": part} if isinstance(part, str) else part for part in content], "content"):
         if isinstance(part.get("text"), str):
             texts.append(part["text"])
         elif part.get("type") not in ("thinking", "redacted_thinking", "reasoning"):
             raise RequestError(f"content of type {part.get('type')!r} is not supported: send text")
-    return "\n".join(texts)
+    return encodable("\n".join(texts))
 
 
 def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashable:

@@ -21,6 +21,7 @@ from uuid import uuid4
 from agent_rl.agents.episode.format import spoken, thoughts_of
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
 from agent_rl.agents.sessions.request import SAMPLING, RequestError, TurnReply, TurnRequest, function_call, message_key
+from agent_rl.agents.syntaxes.json_calls import without_channels
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.errors import ConfigError, MalformedActionError, UnscoredError
 from agent_rl.tools import ToolSpec
@@ -162,7 +163,8 @@ class Session:
     async def _turn(self, request: TurnRequest) -> TurnReply:
         if not request.messages:
             raise RequestError("the request has no messages")
-        if self._max_turns is not None and len(self.trajectory.turns) >= self._max_turns:
+        open_turns = sum(each.is_trained and each.is_busy for each in self._conversations)
+        if self._max_turns is not None and len(self.trajectory.turns) + open_turns >= self._max_turns:
             self.trajectory.stop_reason = StopReason.MAX_TURNS
             raise RequestError(f"the episode has at most {self._max_turns} turns", 400, "max_turns")
         specs = _specs(request.tools)
@@ -171,7 +173,8 @@ class Session:
         try:
             if not await self._fits(conversation, request, new, specs):
                 self.counts["too_long"] += 1
-                self.trajectory.stop_reason = StopReason.MAX_TOKENS
+                if conversation.is_trained:
+                    self.trajectory.stop_reason = StopReason.MAX_TOKENS
                 raise RequestError("the conversation is longer than the run allows", 400, "context_length_exceeded")
             prompt_tokens = conversation.policy.context_tokens
             conversation.policy.most = request.max_tokens
@@ -239,7 +242,10 @@ class Session:
             if fits:
                 reply.is_fetched = True
                 turn.observation = "\n".join(str(message["content"]) for message in new)
-                results = (message for message in new if message["role"] == "tool")
+                sent = request.messages[len(conversation.keys) - 1].get("tool_calls") or ()
+                places = {call["id"]: place for place, call in enumerate(sent)}  # a client may rename the ids
+                results = [message for message in new if message["role"] == "tool"]
+                results.sort(key=lambda result: places.get(result.get("tool_call_id"), len(places)))
                 pairs = zip(turn.calls, results, strict=False)
                 turn.results = [ToolResult(call.id, call.name, str(result["content"])) for call, result in pairs]
             return fits
@@ -281,17 +287,18 @@ def read_turn(
     generated: Generation, format: ToolCallFormat, specs: Sequence[ToolSpec], prompt_tokens: int
 ) -> tuple[Turn, TurnReply]:
     """Read a turn; calls that cannot be read remain plain text, as with other servers."""
-    turn, content = Turn(text=generated.text, tokens=generated.tokens), spoken(generated.text)
-    calls: list[ToolCall] = []
+    turn, text = Turn(text=generated.text, tokens=generated.tokens), without_channels(generated.text)
+    content, calls = spoken(text), list[ToolCall]()
     try:
-        content, calls = format.split(content, specs) if specs else (content, [])
+        if specs:
+            content, calls = format.split(spoken(generated.text), specs)
     except MalformedActionError as error:
         turn.malformed = str(error)
     turn.calls = [ToolCall(call.name, call.arguments, call.id or f"call_{uuid4().hex[:24]}") for call in calls]
     if generated.finish == "length":
         turn.notes["cut"] = True
     finish = "length" if generated.finish == "length" else "tool_calls" if turn.calls else "stop"
-    thoughts, stop = thoughts_of(generated.text), generated.stop if finish == "stop" else None
+    thoughts, stop = thoughts_of(text), generated.stop if finish == "stop" else None
     return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt_tokens, generated.tokens, stop)  # type: ignore[arg-type]
 
 

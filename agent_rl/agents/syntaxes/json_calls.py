@@ -143,7 +143,9 @@ def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def without_channels(text: str) -> str:
-    """Return a gpt-oss turn as plain text: the `analysis` channel as a thought, then the `final` channel."""
+    """Replace the channels of a gpt-oss turn: `analysis` becomes a thought, and the text of `final` follows it."""
+    if CHANNEL not in text:
+        return text
     parts: dict[str, list[str]] = {"analysis": [], "final": []}
     for message in text.split(CHANNEL)[1:]:
         header, _, body = message.partition("<|message|>")

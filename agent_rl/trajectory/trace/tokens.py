@@ -3,10 +3,10 @@
 Each line is `{"id": ..., "size": ..., "data": ...}`. `id` is the trajectory's id. `size` is the number of bytes after
 the comma that follows it, so that a reader can recognize an incomplete line. `data` is a line of JSON followed by
 binary numbers, compressed with zlib and encoded as base64. The JSON contains the messages, the tools, and for each
-sequence the numbers of prompt and response tokens, whether it has log-probs, and the number of images. The numbers are
-the ids of all sequences (prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their
-log-probs as 32-bit floats. 32-bit numbers are little-endian and grouped by byte: all first bytes, then all second
-bytes, and so on.
+sequence the numbers of prompt and response tokens, whether it has log-probs, the number of images, and the numbers of
+its samples. The binary numbers are the ids of all sequences (prompt, response, prompt, ...) as 32-bit integers, then
+their masks as bytes, then their log-probs as 32-bit floats. 32-bit numbers are little-endian and grouped by byte: all
+first bytes, then all second bytes, and so on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from typing_extensions import TypedDict  # before Python 3.12, pydantic does not support typing.TypedDict
+from typing_extensions import NotRequired, TypedDict  # before Python 3.12, pydantic does not support typing.TypedDict
 
 from agent_rl.work.parts import append_lines, parts, sibling, whole_lines
 
@@ -40,6 +40,9 @@ class TokenSequence(TypedDict):
     logprobs: list[float] | None
     """Log-probs of the sampled response tokens, 0 for other tokens, or None if no log-probs were requested."""
     images: int
+    samples: NotRequired[list[int]]
+    """The number of each run of sampled tokens among all samples of the trajectory (from 1), which are in a different
+    order if conversations were parallel; missing in traces of an older version."""
 
 
 class Tokens(TypedDict):
@@ -74,7 +77,8 @@ def token_line(id: str, tokens: Tokens) -> bytes:
     ids, masks, logprobs = list[int](), bytearray(), list[float]()
     for sequence in tokens["sequences"]:
         prompt, response, values = sequence["prompt_ids"], sequence["response_ids"], sequence["logprobs"]
-        lengths.append((len(prompt), len(response), values is not None, sequence["images"]))
+        samples = [sequence["samples"]] if "samples" in sequence else []
+        lengths.append((len(prompt), len(response), values is not None, sequence["images"], *samples))
         ids += prompt + response
         masks += bytes(sequence["mask"])
         logprobs += values or []
@@ -166,8 +170,9 @@ def _tokens(record: Any) -> Tokens:
             mask=list(islice(masks, response)),
             logprobs=list(islice(logprobs, response)) if has_logprobs else None,
             images=images,
+            **({"samples": samples[0]} if samples else {}),  # type: ignore[typeddict-item]
         )
-        for prompt, response, has_logprobs, images in content["sequences"]
+        for prompt, response, has_logprobs, images, *samples in content["sequences"]
     ]
     return Tokens(messages=content["messages"], tools=content["tools"], sequences=sequences)
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import ClassVar
 
 import pytest
 
@@ -11,7 +12,7 @@ from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.user_function import scorer_info
 from agent_rl.settings import AgentRLSettings
-from agent_rl.tools import ToolSpec
+from agent_rl.tools import Tool, ToolOutput, ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.tools.builtin.submit_answer import SubmitAnswer
 from agent_rl.trajectory import StopReason, ToolCall, ToolStatus
@@ -135,6 +136,21 @@ def test_observation_that_does_not_fit_is_left_out():
     assert trajectory.results[0].text == "42"
     assert trajectory.turns[0].observation.startswith("Observation: (not shown")
     assert trajectory.turns[0].observation.endswith(TOLD)
+
+
+def test_images_that_do_not_fit_are_left_out():
+    class Draw(Tool):
+        name, description = "draw", "Draw."
+        parameters: ClassVar = {"type": "object", "properties": {}}
+
+        async def call(self, arguments):
+            return ToolOutput("a chart " * 9, images=["pixels"])
+
+    call = "Action: draw\nAction Input: {}"
+    policy = ScriptedPolicy([call, ANSWER], max_tokens=words(call) + 22)
+    trajectory = run(policy, ToolSpec.from_class(Draw), final=FinalTurn(TOLD, reserve_tokens=20))
+    assert policy.messages[-2]["content"] == trajectory.turns[0].observation
+    assert trajectory.results[0].images == ["pixels"]
 
 
 # Seconds

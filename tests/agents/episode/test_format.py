@@ -84,3 +84,6 @@ def test_instructions_begin_the_prompt_or_follow_its_system_message():
     system = {"role": "system", "content": "Be."}
     assert with_instructions([system, *ROW], "Do.") == [{"role": "system", "content": "Be.\n\nDo."}, *ROW]
     assert system["content"] == "Be.", "the row's message is shared by its samples"
+    be, gap, do = ({"type": "text", "text": text} for text in ("Be.", "\n\n", "Do."))
+    system["content"] = [be]  # in a row with images, every message has parts
+    assert with_instructions([system, *ROW], "Do.") == [{"role": "system", "content": [be, gap, do]}, *ROW]

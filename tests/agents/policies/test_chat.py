@@ -260,9 +260,17 @@ def test_images_of_tools_are_sent_as_the_interface_takes_them():
 def test_tool_calls_that_cannot_be_read_become_text(arguments):
     broken = {"id": "c", "type": "function", "function": {"name": "calculator", "arguments": arguments}}
     with FaultyServer(answer(200, said("Hm.", "tool_calls", tool_calls=[broken]))) as server:
-        ((turn,), _) = turns(server, 1)
+        ((turn,), policy) = turns(server, 1)
     assert turn.calls is None
     assert turn.text == f'Hm.\n<tool_call>\n{{"name": "calculator", "arguments": {arguments}}}\n</tool_call>'
+    assert policy.messages[1] == {"role": "assistant", "content": turn.text}, "no result answers the call"
+
+
+def test_tool_calls_of_a_cut_turn_become_text():
+    with FaultyServer(answer(200, said("Hm.", "length", tool_calls=[CALL]))) as server:
+        ((turn,), policy) = turns(server, 1)
+    assert turn.finish == "length"
+    assert policy.messages[1] == {"role": "assistant", "content": turn.text}, "no result answers the call"
 
 
 @pytest.mark.parametrize("step", [answer(400, {"error": "no"}), answer(200, {"choices": []})])

@@ -7,14 +7,16 @@ import pytest
 from agent_rl.agents.policies.left_out import masked_sequences
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.trajectory import StopReason, ToolResult, Trajectory, Turn
+from agent_rl.trajectory.trace.tokens import sampled_runs
 
 
-def sequence(response_ids, mask, logprobs):
-    return TrainingSequence(array("i", [1, 2]), array("i", response_ids), array("b", mask), logprobs, [])
+def sequence(response_ids, mask, logprobs, samples):
+    spans = [(sample, *run) for sample, run in zip(samples, sampled_runs(mask), strict=True)]
+    return TrainingSequence(array("i", [1, 2]), array("i", response_ids), array("b", mask), logprobs, [], spans)
 
 
-FIRST = sequence([3, 4, 5, 6], [1, 1, 0, 1], array("d", [-0.1, -0.2, 0.0, -0.3]))
-LAST = sequence([7, 8, 9], [0, 1, 1], None)
+FIRST = sequence([3, 4, 5, 6], [1, 1, 0, 1], array("d", [-0.1, -0.2, 0.0, -0.3]), [1, 2])
+LAST = sequence([7, 8, 9], [0, 1, 1], None, [3])
 GOOD, FOLDED, BAD, CUT = (
     Turn("a"),
     Turn("a", notes={"fold": {}}),
@@ -52,9 +54,16 @@ def test_void_turns_are_left_out(turns, left):
     assert masks(turns, "turn") == left
 
 
+def test_turns_of_parallel_conversations_are_found_by_their_numbers():
+    first = sequence([3, 4, 5, 6], [1, 1, 0, 1], None, [1, 3])
+    last = sequence([7, 8, 9], [0, 1, 1], None, [2])
+    trajectory = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, turns=[GOOD, BAD, GOOD])
+    assert masked_sequences([first, last], trajectory, "turn") == [first]
+
+
 def test_ids_and_log_probs_stay_aligned():
     (first, _) = trained([GOOD, BAD, GOOD], "turn")
-    assert first == sequence([3, 4], [1, 1], array("d", [-0.1, -0.2]))
+    assert first == sequence([3, 4], [1, 1], array("d", [-0.1, -0.2]), [1])._replace(spans=FIRST.spans)
     (asked, _) = trained([GOOD, BAD, GOOD], "turn", first=FIRST._replace(images=["x"]))
     assert asked == first._replace(images=["x"])  # of the prompt
     seen = Turn("a", results=[ToolResult("", "", "", images=["x"])])

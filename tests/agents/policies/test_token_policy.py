@@ -8,7 +8,7 @@ pytest.importorskip("verl")
 
 from verl.workers.rollout.replica import TokenOutput
 
-from agent_rl.agents.policies.token_policy import TokenPolicy
+from agent_rl.agents.policies.token_policy import TokenPolicy, stored_sequences
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import EngineError, UnscoredError
 from tests.agents.server import THINKING, Server
@@ -251,6 +251,17 @@ def test_versions_of_the_weights_and_preemptions_are_kept(policy):
 
 
 # Several training sequences
+
+
+def test_stored_sequences_keep_the_order_of_parallel_turns(policy):
+    first, _ = policy(ACT, ACT, ACT)
+    other = first.sibling()
+    asyncio.run(other.begin([{"role": "user", "content": "Another question."}], []))
+    for each in (first, other, first):
+        play(each)
+    spans = [sequence.spans for sequence in first.sequences()]
+    assert [[number for number, *_ in own] for own in spans] == [[1, 3], [2]]
+    assert [tuple(sequence.spans) for sequence in stored_sequences(first.record()["sequences"])] == spans
 
 
 @pytest.fixture

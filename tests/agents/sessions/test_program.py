@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from agent_rl.agents.sessions import program
 from agent_rl.agents.sessions.program import ProgramEnd, run_program
 from agent_rl.errors import ConfigError
 from agent_rl.settings.sections import GatewaySettings
+from tests.support.http_faults import FaultyServer, answer
 
 PYTHON = f"{sys.base_prefix}/bin/python3"
 """Has none of our packages."""
@@ -74,6 +76,7 @@ def test_the_file_is_imported_once_and_each_call_is_a_fork(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("MY_TOKEN", "hidden")
+    monkeypatch.setenv("NO_PROXY", ".local")
     assert run_all(settings(name, python=python), "", "") == [ProgramEnd(), ProgramEnd()]
     assert (tmp_path / "imports").read_text() == "x"
     for key in ("0", "1"):
@@ -85,6 +88,7 @@ def test_the_file_is_imported_once_and_each_call_is_a_fork(
             seen["base_url"], key,
         )  # fmt: skip
         assert "MY_TOKEN" not in seen["environment"]
+        assert seen["environment"]["no_proxy"] == ".local,gateway"
 
 
 def test_a_failure_names_the_line_of_the_users_file(settings: Callable[..., GatewaySettings], tmp_path: Path) -> None:
@@ -101,6 +105,24 @@ def test_a_group_of_exceptions_names_its_last_one(settings: Callable[..., Gatewa
     line = next(number for number, text in enumerate(FILE.splitlines(), 1) if "raise error" in text)
     assert end.bug == f"KeyError at {tmp_path}/my_agent.py:{line}"
     assert str(end.problem).startswith("the program failed: KeyError: ")
+
+
+def test_a_long_failure_in_any_characters_is_read(settings: Callable[..., GatewaySettings]) -> None:
+    (end,) = run_all(settings(), "raise ValueError('\\U0001f389' * 9000)")
+    assert str(end.problem).startswith("the program failed: ValueError: \U0001f389")
+
+
+def test_an_endpoint_gets_values_that_are_not_json_as_text() -> None:
+    row = {"prompt": [], "extra_info": {"day": date(2026, 1, 31)}}
+    with FaultyServer(answer(200, {})) as server:
+        end = asyncio.run(run_program(GatewaySettings(url=server.url), row, "http://gateway", "key"))
+    assert end == ProgramEnd()
+    assert json.loads(server.requests[0].body)["row"]["extra_info"] == {"day": "2026-01-31"}
+
+
+def test_output_that_only_resembles_a_traceback_is_no_bug() -> None:
+    command = """printf ' File "data.csv" is missing\\nusage: mine\\n'; exit 3"""
+    assert run_all(GatewaySettings(command=command), "") == [ProgramEnd("the program exited with code 3: usage: mine")]
 
 
 def test_an_exit_code_is_a_failure_and_no_bug(settings: Callable[..., GatewaySettings]) -> None:

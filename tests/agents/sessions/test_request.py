@@ -8,7 +8,7 @@ import pytest
 
 from agent_rl.agents.episode.format import thoughts_of
 from agent_rl.agents.episode.policy import ScriptedPolicy, first_stop
-from agent_rl.agents.sessions.request import message_key
+from agent_rl.agents.sessions.request import message_key, text_of
 
 FLOATS = {"b": [2.0, {"c": 0.5}], "a": 1.0}
 ADD = {"function": {"name": "add", "arguments": {"a": 1, "b": [2, {"c": 0.5}]}}}
@@ -64,6 +64,11 @@ def test_code_that_smolagents_completes_and_repeats_is_one_turn() -> None:
 )
 def test_thoughts(text: str, thoughts: str) -> None:
     assert thoughts_of(text) == thoughts
+
+
+@pytest.mark.parametrize("content", ["\ud83d caf\u00e9", [{"type": "text", "text": "\ud83d caf\u00e9"}]])
+def test_half_an_emoji_is_a_question_mark(content: Any) -> None:
+    assert text_of(content) == "? caf\u00e9", "tokenizers reject lone surrogates"
 
 
 def test_the_first_stop_string_ends_a_turn() -> None:

@@ -47,6 +47,8 @@ class Probe(User):
 
     async def finish(self):
         self.life.append("finish")
+        if self.row.get("fails") == "finish":
+            raise UnscoredError("the user does not leave")
 
 
 def run(user, *texts, policy=None, **budget):
@@ -102,12 +104,13 @@ def test_last_turn_is_announced_with_what_the_user_says():
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MAX_TURNS, None)
 
 
-@pytest.mark.parametrize(("where", "turns"), [("start", 0), ("respond", 1)])
+@pytest.mark.parametrize(("where", "turns"), [("start", 0), ("respond", 1), ("finish", 1)])
 def test_user_that_fails_is_unscored(where, turns):
     user = Probe({"fails": where})
-    trajectory = run(user, "a", "b")
-    assert (trajectory.stop_reason, trajectory.verdict) == (StopReason.ERROR, None)
-    assert trajectory.error in ("no user today", "the user is gone")
+    trajectory = run(user, "42", "b")
+    verdict = 0.75 if where == "finish" else None
+    assert (trajectory.stop_reason, trajectory.verdict) == (StopReason.ERROR, verdict)
+    assert trajectory.error in ("no user today", "the user is gone", "the user does not leave")
     assert len(trajectory.turns) == turns
     assert trajectory.prompt[-1].content == "Hi."
     assert user.life[-1] == "finish"

@@ -19,7 +19,11 @@ def made(seed=0, length=300):
         "images": 1,
     }
     messages = [{"role": "user", "content": 'two\nlines "\u4e2d\U0001f600'}]
-    return {"messages": messages, "tools": [{"name": "x"}], "sequences": [one, {**one, "logprobs": None}]}
+    return {
+        "messages": messages,
+        "tools": [{"name": "x"}],
+        "sequences": [one, {**one, "logprobs": None, "samples": [1, 3, 2]}],
+    }
 
 
 def test_any_id_comes_back(tmp_path):
