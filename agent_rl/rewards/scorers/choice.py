@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_rl.rewards.scorers.extraction import after_thoughts, marked_answer, marked_part
-from agent_rl.rewards.scorers.scorer import built_in, unusable
+from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 SOURCES = (
     *("gpqa*", "*/gpqa*", "mmlu*", "cais/mmlu", "TIGER-Lab/MMLU-Pro", "allenai/ai2_arc", "allenai/math_qa"),
@@ -41,7 +41,7 @@ def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
     Raises:
         UnscoredError: the ground truth is not a choice.
     """
-    choices = extra_info.get("choices")
+    choices = as_data(extra_info.get("choices"))
     texts = [str(text) for text in choices] if isinstance(choices, Sequence) and not isinstance(choices, str) else []
     truth = _truth(ground_truth, texts)
     return float(extract_choice(solution, texts) == truth)
