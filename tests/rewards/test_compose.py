@@ -298,6 +298,28 @@ def test_a_component_that_returns_no_number_stops_the_run(text, probes):
     assert caught.value.place == line(probes, "async def measure(self, trajectory):  # returns")
 
 
+@pytest.mark.parametrize("number", ["fractions.Fraction(1, 2)", "decimal.Decimal('0.5')", "numpy.array(0.5)"])
+@pytest.mark.parametrize("more", [{}, {"normalize": [0, 1]}, {"normalize": "group"}])
+def test_numbers_of_every_type_become_floats(number, more, probes):
+    module = number.partition(".")[0]
+    text = f"(lambda {module}: Value({number}, {{'votes': {number}}}))(__import__('{module}'))"
+    settings = {"components": {"mine": {"kind": probes("Returns"), "config": {"text": text}, **more}}}
+    trajectory = _trajectory()
+    components = score(trajectory, settings).components
+    assert (type(components["mine"]), components["mine"]) == (float, 0.0 if more.get("normalize") == "group" else 0.5)
+    assert Trajectory.from_json(trajectory.to_json()).info == trajectory.info
+
+
+@pytest.mark.parametrize("text", ["Value(1, {'votes': None})", "Value(1, {'votes': '3'})", "Value(1, {}, ['why'])"])
+def test_a_component_that_logs_no_number_or_has_no_notes_stops_the_run(text, probes):
+    settings = {"components": {"mine": {"kind": probes("Returns"), "config": {"text": text}}}}
+    with pytest.raises(UserCodeError, match="mine failed at") as caught:
+        score(_trajectory(), settings)
+    assert caught.value.place == line(probes, "async def measure(self, trajectory):  # returns")
+    with pytest.raises(UnscoredError):
+        score(_trajectory(), {**settings, "on_error": "unscored"})
+
+
 def test_a_value_that_is_no_number_is_no_score(probes):
     settings = {"components": {"long": {"kind": probes("Length"), "normalize": [0, 1e-320]}}}
     with pytest.raises(UnscoredError, match="the total is inf"):
