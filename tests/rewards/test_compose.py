@@ -234,6 +234,15 @@ def test_a_value_is_normalized_then_clipped_and_the_raw_one_kept(probes):
     assert extra_info(trajectory, result)["tone_raw"] == 8.0
 
 
+def test_a_component_may_log_its_own_raw_number(tmp_path):
+    code = "from agent_rl import Component\nfrom agent_rl.rewards import Value\n\nclass Share(Component):\n"
+    code += "    logs = ('raw',)\n\n    async def measure(self, trajectory):\n        return Value(0.5, {'raw': 37})\n"
+    (tmp_path / "share.py").write_text(code)
+    trajectory = _trajectory()
+    result = score(trajectory, {"components": {"share": {"kind": f"{tmp_path}/share.py:Share"}}})
+    assert extra_info(trajectory, result)["share_raw"] == 37.0
+
+
 def test_a_weight_may_follow_the_step(probes):
     weight = {"start": 0, "end": 1, "from_step": 0, "to_step": 10}
     settings = {"components": {"tone": {"kind": probes("Fixed"), "weight": weight, "config": {"value": 1}}}}
