@@ -188,10 +188,21 @@ def test_a_component_counts_with_its_weight_and_is_logged_under_its_name(probes)
     assert trajectory.info["reward"]["notes"] == {"tone": {"reason": "because"}}
 
 
-def test_a_component_with_the_name_of_a_metric_hides_neither(probes):
-    result = score(_trajectory(), {"components": {"turns": {"kind": probes("Fixed"), "config": {"value": 0.8}}}})
+@pytest.mark.parametrize(
+    ("name", "metric"), [("turns", 2.0), ("acc", 1.0), ("stop_answered", 1.0), ("gateway_sequences", 3.0)]
+)
+def test_a_component_with_the_name_of_a_metric_hides_neither(name, metric, probes):
+    trajectory = _trajectory(info={"gateway": {"conversations": 3}})
+    result = score(trajectory, {"components": {name: {"kind": probes("Fixed"), "config": {"value": 0.8}}}})
+    info = extra_info(trajectory, result)
+    assert (info[name], info[f"{name}_reward"]) == (metric, 0.8)
+
+
+def test_a_component_does_not_get_the_name_that_verl_gives_the_total(probes):
+    result = score(_trajectory(), {"components": {"reward": {"kind": probes("Fixed"), "config": {"value": 0.8}}}})
     info = extra_info(_trajectory(), result)
-    assert (info["turns"], info["turns_reward"]) == (2.0, 0.8)
+    assert "reward" not in info
+    assert info["reward_reward"] == 0.8
 
 
 def test_a_closed_gate_saves_the_question_and_the_value(probes):
