@@ -195,10 +195,11 @@ class _Problem:
             return f"Write, for example, `{self.part}: {self._example}`"
         if self.field is None or self.field.is_required():
             return "Change the value"
-        default = self.field.get_default()
+        default = self.field.get_default(call_default_factory=True)
         if not isinstance(default, BaseModel) and default not in (None, "", (), [], {}):
             return f"Write, for example, `{self.part}: {json.dumps(default)}`, or remove the key"
-        keys = [name for kind in _models(self.field.annotation) for name in kind.model_fields]
+        models = [] if get_origin(self.field.annotation) is dict else _models(self.field.annotation)
+        keys = [name for kind in models for name in kind.model_fields]
         return f"Write a mapping with these keys: {', '.join(keys)}" if keys else _CHANGE
 
 

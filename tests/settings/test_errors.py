@@ -51,6 +51,8 @@ class Model(Section):
     [
         ({"path": None}, "path: expected text, got null. Change the value"),
         ({"needed": {}}, "needed.file: missing. Write `file: ...`"),
+        ({"by_name": None}, "by_name: expected a mapping, got null. Change the value or remove the key"),
+        ({"by_name": ["a"]}, "by_name: expected a mapping, got ['a']. Change the value or remove the key"),
         ({"pth": "a"}, "pth: unknown key (value 'a'). Did you mean 'path'?"),
         ({"names": [1]}, "names[0]: expected text, got 1"),
         ({"pair": [1]}, "pair: expected a list of at least 2, got [1]. Change the value or remove the key"),
