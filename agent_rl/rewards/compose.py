@@ -223,7 +223,8 @@ def _overridden(settings: RewardSettings, pattern: str, key: str) -> RewardSetti
             raise ConfigError(f"{key}.{name}", "this key cannot be set per data source", f"Set {SECTION}.{name}")
     base = settings.model_dump(exclude_unset=True, exclude=set(_FOR_ALL))
     merged = _merged(base, override)
-    merged["components"] = {name: entry for name, entry in merged.get("components", {}).items() if entry is not None}
+    if isinstance(components := merged.get("components"), Mapping):
+        merged["components"] = {name: entry for name, entry in components.items() if entry is not None}
     return validated(RewardSettings, merged, Place(key))
 
 

@@ -392,6 +392,7 @@ def test_a_data_source_may_have_a_reward_of_its_own(probes):
     [
         ({"max_unscored_share": 0}, r"agent_rl\.reward\.per_data_source\.x\.max_unscored_share: this key cannot be"),
         ({"efficency": {}}, r"agent_rl\.reward\.per_data_source\.x\.efficency: unknown key .*'efficiency'"),
+        ({"components": None}, r"agent_rl\.reward\.per_data_source\.x\.components: expected a mapping, got null"),
         ({"components": {"tone": {"kind": "jugde"}}}, r"per_data_source\.x\.components\.tone\.kind: there is no kind"),
     ],
 )
