@@ -229,8 +229,11 @@ def _overridden(settings: RewardSettings, pattern: str, key: str) -> RewardSetti
 
 
 def _merged(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    both = {
-        key: _merged(base[key], value) if isinstance(value, Mapping) and isinstance(base.get(key), Mapping) else value
-        for key, value in override.items()
-    }
-    return {**base, **both}
+    """Merge nested mappings; a `scorer` with another name replaces the base's scorer together with its options."""
+    merged = {**base, **override}
+    for key, value in override.items():
+        own = base.get(key)
+        if isinstance(value, Mapping) and isinstance(own, Mapping):
+            is_other = key == "scorer" and value.get("name", own.get("name")) != own.get("name")
+            merged[key] = value if is_other else _merged(own, value)
+    return merged

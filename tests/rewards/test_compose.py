@@ -401,6 +401,23 @@ def test_a_mistake_of_a_data_source_is_found_before_its_first_row(override, mess
         Reward(RewardSettings.model_validate({"per_data_source": {"x": override}}))
 
 
+@pytest.mark.parametrize(
+    ("own", "scorer"),
+    [
+        ({"name": "gsm8k", "answer": "any"}, {"name": "gsm8k", "answer": "any"}),
+        ({"name": "tool_match"}, {"name": "tool_match"}),
+        ({"all_or_nothing": False}, {"name": "code", "all_or_nothing": False}),
+        ("gsm8k", "gsm8k"),
+    ],
+)
+def test_another_scorer_of_a_data_source_has_only_its_own_options(own, scorer):
+    correctness = {"scorer": {"name": "code", "all_or_nothing": True}, "weight": 2}
+    settings = {"correctness": correctness, "per_data_source": {"x": {"correctness": {"scorer": own}}}}
+    reward = Reward(RewardSettings.model_validate(settings))
+    assert reward.sources["x"].settings.correctness.scorer == scorer
+    assert reward.sources["x"].settings.correctness.weight == 2
+
+
 def test_without_a_scorer_there_is_no_accuracy():
     trajectory = _trajectory(ground_truth=None)
     result = score(trajectory, {"correctness": {"scorer": "none"}})
