@@ -134,7 +134,7 @@ class Judge(Component, kind="judge"):
 
 
 def _scale(config: JudgeConfig, template: PromptTemplate, key: str) -> tuple[float, float]:
-    """Return the scale of the prompt template's `score` field, or else the configured scale.
+    """Return the scale of the prompt template's `score` or `scores` field, or else the configured scale.
 
     Raises:
         ConfigError: the configuration sets a scale that differs from the template's.
