@@ -95,10 +95,13 @@ def _truth(ground_truth: Any, choices: Sequence[str]) -> str:
         return chr(ord("A") + ground_truth)
     if isinstance(ground_truth, str):
         letter = re.fullmatch(r"\s*\(?([A-Za-z])[).:]?\s*", ground_truth)
-        truth = letter[1].upper() if letter else _letter_of(ground_truth, choices)
-        if truth:
-            return truth
-    raise unusable(ground_truth, "the letter, the index or the text of a choice")
+        named = letter[1].upper() if letter else _letter_of(ground_truth, choices)
+        truths = {named} if named else set[str]()
+        if re.fullmatch("[0-9]{1,2}", ground_truth) and int(ground_truth) < (len(choices) or 26):
+            truths.add(chr(ord("A") + int(ground_truth)))  # rows contain an index as text
+        if len(truths) == 1:
+            return truths.pop()
+    raise unusable(ground_truth, "the letter, the index or the text of exactly one choice")
 
 
 def _letter_of(text: str, choices: Sequence[str]) -> str | None:
