@@ -110,6 +110,8 @@ class Reward:
         if not group:
             return []
         measurements = [Measurement(*pair) for pair in zip(group, verdicts or [None] * len(group), strict=True)]
+        for trajectory in group:
+            trajectory.info.pop("reward", None)  # from an earlier scoring
         source = self._source(group[0].data_source)
         for wave in source.waves:
             await together([term.measure(measurements) for term in wave])

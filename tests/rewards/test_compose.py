@@ -69,6 +69,13 @@ def test_an_overlong_penalty_needs_a_limit_that_it_fits(overlong, limit, key):
     assert caught.value.key == f"agent_rl.reward.{key}"
 
 
+def test_nothing_of_an_earlier_scoring_remains():
+    earlier = {"logged": {"tone_votes": 3.0}, "notes": {"tone": {"reason": "because"}}}
+    trajectory = _trajectory(info={"step": 1, "reward": earlier})
+    assert set(extra_info(trajectory, score(trajectory))) == KEYS
+    assert trajectory.info == {"step": 1}
+
+
 def test_scoring_leaves_the_trajectory_alone():
     trajectory = _trajectory()
     before = trajectory.to_json()
