@@ -51,8 +51,13 @@ def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
     """Extract the letter from a response, in upper case; None if the response contains no letter, or two letters."""
     text = after_thoughts(solution[-_MAX_TEXT:])
     marked = marked_part(text, joined=True)
-    answer = unicodedata.normalize("NFKC", (marked_answer(text) or text if marked is None else marked).strip())
-    answer = answer.translate(_QUOTES)
+    if marked is None:
+        return _choice(marked_answer(text) or text, choices)
+    return _choice(marked, choices) or _choice(marked_answer(marked) or "", choices)
+
+
+def _choice(answer: str, choices: Sequence[str]) -> str | None:
+    answer = unicodedata.normalize("NFKC", answer.strip()).translate(_QUOTES)
     if not answer or len(answer) > 500:
         return None
     if _key(answer) and (choice := _letter_of(answer, choices)):

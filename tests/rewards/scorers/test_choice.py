@@ -3,7 +3,7 @@ import pytest
 
 from agent_rl.data import make_row
 from agent_rl.errors import UnscoredError
-from agent_rl.rewards.scorers.choice import score_choice
+from agent_rl.rewards.scorers.choice import extract_choice, score_choice
 
 
 @pytest.mark.parametrize("truth", ["B", 1, "Paris"])
@@ -31,3 +31,18 @@ def test_a_number_is_the_index_or_the_text_of_one_choice(truth: str, choices: li
         return
     with pytest.raises(UnscoredError, match="exactly one choice"):
         score_choice("<answer>(B)</answer>", truth, {"choices": choices})
+
+
+@pytest.mark.parametrize(
+    ("answer", "choice"),
+    [
+        ("The answer is B", "B"),
+        ("The correct answer is (B).", "B"),
+        ("Answer: B, because A fails", "B"),
+        ("B. The answer is not A", "B"),
+        ("The answer is A or B", None),
+        ("The cat", None),
+    ],
+)
+def test_a_tag_may_contain_a_sentence(answer: str, choice: str | None) -> None:
+    assert extract_choice(f"<answer>{answer}</answer>") == choice
