@@ -91,8 +91,7 @@ def counted_choice(answer: str, number: int = 0) -> str | None:
         word = match["word"].lower() if match["word"] else ""
         place = number if word == "last" else int(match["digits"] or match["ordinal"] or _ORDINALS.index(word) + 1)
         letters.add(chr(ord("A") + place - 1) if 0 < place <= (number or 10) else "")
-    letter = letters.pop() if len(letters) == 1 else ""
-    return letter or None
+    return letters.pop() or None if len(letters) == 1 else None
 
 
 def _truth(ground_truth: Any, choices: Sequence[str]) -> str:
