@@ -18,7 +18,7 @@ from typing import Any
 
 from agent_rl.errors import ConfigError
 from agent_rl.reasoning_rm.sample import SAMPLE
-from agent_rl.rewards.judge.kinds import PointwiseTemplate, kind_of
+from agent_rl.rewards.judge.kinds import PointwiseTemplate, kind_of, scale_of
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.rewards.judge.verdict import (
     POINTS,
@@ -94,8 +94,8 @@ def compute_score(
     *,
     template: type[BasePromptTemplate] = PointwiseTemplate,
     reward: Callable[..., float] | None = None,
-    low: float = 0.0,
-    high: float = 4.0,
+    low: float | None = None,
+    high: float | None = None,
     format_weight: float = 0.0,
     **_: Any,
 ) -> dict[str, float]:
@@ -109,8 +109,8 @@ def compute_score(
         template: the template that defines the form of the verdict.
         reward: a function of the verdict and the truth, and for scores also of `low` and `high`; None means
             `pointwise_reward`, `pairwise_reward`, or the mean of `pointwise_reward` over the criteria.
-        low: the worst possible score.
-        high: the best possible score.
+        low: the worst possible score; None means the lower bound in the template, or 0 if a bound is missing.
+        high: the best possible score; None means the upper bound in the template, or 4 if a bound is missing.
         format_weight: share of `format_reward` in the score; the rest is the reward for the verdict.
 
     Returns:
@@ -119,7 +119,8 @@ def compute_score(
     Raises:
         ConfigError: the row has no ground truth that matches the template.
     """
-    info, kind = extra_info or {}, kind_of(template)
+    info, kind, scale = extra_info or {}, kind_of(template), scale_of(template) or (0.0, 4.0)
+    low, high = scale[0] if low is None else low, scale[1] if high is None else high
     judged = "\n".join(_answers(info))
     try:
         data = as_data(ground_truth)

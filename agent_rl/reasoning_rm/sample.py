@@ -69,7 +69,7 @@ class DataSample(Section):
             return self.preference
         if self.scores is None:
             return None
-        return f"{self.scores[0]:g}" if len(self.scores) == 1 else list(self.scores)
+        return repr(self.scores[0]).removesuffix(".0") if len(self.scores) == 1 else list(self.scores)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], *, score: str = "helpfulness") -> DataSample:

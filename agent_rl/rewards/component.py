@@ -17,7 +17,7 @@ import math
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, SupportsFloat
@@ -50,10 +50,10 @@ class Value:
 
 
 def as_value(result: Any) -> Value:
-    """Return a component's result as a `Value`; a plain number is accepted too.
+    """Return a component's result as a `Value` with Python floats; a plain number is accepted too.
 
     Raises:
-        TypeError: the result is not a number.
+        TypeError: the result, or a number to log, is not a number.
         UnscoredError: the number, or a number in `per_turn`, is not finite.
         BaseException: a group component returned this exception as the result.
     """
@@ -66,7 +66,10 @@ def as_value(result: Any) -> Value:
         raise UnscoredError(f"the component's value is {value.value}, which is not a finite number")
     if value.per_turn is not None and not all(map(math.isfinite, value.per_turn)):
         raise UnscoredError(f"the value's per_turn has a number that is not finite: {reprlib.repr(value.per_turn)}")
-    return value
+    if wrong := {key: number for key, number in value.logged.items() if not isinstance(number, SupportsFloat)}:
+        raise TypeError(f"the component logged {reprlib.repr(wrong)}, which is not a number")
+    logged = {key: float(number) for key, number in value.logged.items()}
+    return replace(value, value=float(value.value), logged=logged, notes=dict(value.notes))
 
 
 class _BaseComponent(ABC):  # noqa: B024 - the subclasses declare the abstract methods

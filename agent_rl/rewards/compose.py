@@ -110,6 +110,8 @@ class Reward:
         if not group:
             return []
         measurements = [Measurement(*pair) for pair in zip(group, verdicts or [None] * len(group), strict=True)]
+        for trajectory in group:
+            trajectory.info.pop("reward", None)  # from an earlier scoring
         source = self._source(group[0].data_source)
         for wave in source.waves:
             await together([term.measure(measurements) for term in wave])
@@ -223,13 +225,17 @@ def _overridden(settings: RewardSettings, pattern: str, key: str) -> RewardSetti
             raise ConfigError(f"{key}.{name}", "this key cannot be set per data source", f"Set {SECTION}.{name}")
     base = settings.model_dump(exclude_unset=True, exclude=set(_FOR_ALL))
     merged = _merged(base, override)
-    merged["components"] = {name: entry for name, entry in merged.get("components", {}).items() if entry is not None}
+    if isinstance(components := merged.get("components"), Mapping):
+        merged["components"] = {name: entry for name, entry in components.items() if entry is not None}
     return validated(RewardSettings, merged, Place(key))
 
 
 def _merged(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    both = {
-        key: _merged(base[key], value) if isinstance(value, Mapping) and isinstance(base.get(key), Mapping) else value
-        for key, value in override.items()
-    }
-    return {**base, **both}
+    """Merge nested mappings; a `scorer` with another name replaces the base's scorer together with its options."""
+    merged = {**base, **override}
+    for key, value in override.items():
+        own = base.get(key)
+        if isinstance(value, Mapping) and isinstance(own, Mapping):
+            is_other = key == "scorer" and value.get("name", own.get("name")) != own.get("name")
+            merged[key] = value if is_other else _merged(own, value)
+    return merged

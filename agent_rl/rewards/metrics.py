@@ -21,7 +21,7 @@ def counted(trajectory: Trajectory) -> dict[str, float]:
 
 def component_metrics(components: Mapping[str, float]) -> dict[str, float]:
     """Return the components' values by logged name; a component named `turns`, like a metric, is `turns_reward`."""
-    return {f"{name}_reward" if name in COUNTED else name: value for name, value in components.items()}
+    return {f"{name}_reward" if name in _TAKEN else name: value for name, value in components.items()}
 
 
 COUNTED: dict[str, tuple[Callable[[Trajectory], float], str]] = {
@@ -53,6 +53,8 @@ OF_THE_GATEWAY: dict[str, tuple[Callable[[Trajectory], float], str]] = {
     ),
     "gateway_failed": (lambda t: "program" in t.info, "share of the sessions whose program failed"),
 }
+_TAKEN = {"acc", "reward", *COUNTED, *OF_THE_GATEWAY, *(f"stop_{reason.value}" for reason in SCORED_STOP_REASONS)}
+"""Names of a trajectory's other metrics, and `reward`, which verl adds itself."""
 OF_THE_REWARD = {
     "acc": "the `correctness` component; missing if answers are not scored",
     "correctness": "the correctness of the answer, from the scorer or another source of the verdict",

@@ -161,9 +161,9 @@ class Term:
         low, high = self.settings.clip or (-math.inf, math.inf)
         for (measurement, value), number in zip(valued, numbers, strict=True):
             measurement.values[self.name] = min(max(number, low), high) + 0.0
-            logged = {**value.logged, "raw": value.value, "open": 1.0}
-            measurement.logged |= {f"{self.name}_{key}": float(number) for key, number in logged.items()}
-            measurement.notes |= {self.name: dict(value.notes)} if value.notes else {}
+            logged = {"raw": value.value, "open": 1.0, **value.logged}
+            measurement.logged |= {f"{self.name}_{key}": number for key, number in logged.items()}
+            measurement.notes |= {self.name: value.notes} if value.notes else {}
             if value.per_turn is not None and self.is_additive:
                 measurement.per_turn[self.name] = value.per_turn
 

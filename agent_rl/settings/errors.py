@@ -157,7 +157,7 @@ class _Problem:
             self.place, self.part, self.models = self.place / part, part, nested
             self.field = next((kind.model_fields[part] for kind in nested if part in kind.model_fields), None)
             nested = nested if self.field is None else _models(self.field.annotation)
-            data = data.get(part) if isinstance(data, Mapping) else data[part]
+            data = (data if isinstance(data, Mapping) else dict(enumerate(data))).get(part)
         self.rank = (self.kind != "extra_forbidden", -len(self.place.path))  # a misspelled key also counts as missing
 
     def error(self, alternatives: Sequence[_Problem]) -> ConfigError:
@@ -166,6 +166,8 @@ class _Problem:
         if self.kind == "extra_forbidden":
             known = [name for kind in self.models for name in kind.model_fields]
             return self.place.error(f"unknown key (value {shown})", did_you_mean(str(self.part), known))
+        if self.kind == "missing" and isinstance(self.part, int):
+            return self.place.error(f"missing in the list {shown}", "Add the element")
         if self.kind == "missing":
             return self.place.error("missing", f"Write `{self.part}: {self._example or '...'}`")
         if self.kind in ("value_error", "assertion_error"):
@@ -195,10 +197,11 @@ class _Problem:
             return f"Write, for example, `{self.part}: {self._example}`"
         if self.field is None or self.field.is_required():
             return "Change the value"
-        default = self.field.get_default()
+        default = self.field.get_default(call_default_factory=True)
         if not isinstance(default, BaseModel) and default not in (None, "", (), [], {}):
             return f"Write, for example, `{self.part}: {json.dumps(default)}`, or remove the key"
-        keys = [name for kind in _models(self.field.annotation) for name in kind.model_fields]
+        models = [] if get_origin(self.field.annotation) is dict else _models(self.field.annotation)
+        keys = [name for kind in models for name in kind.model_fields]
         return f"Write a mapping with these keys: {', '.join(keys)}" if keys else _CHANGE
 
 

@@ -6,9 +6,11 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from pydantic import Field
 
 from agent_rl.errors import ConfigError
 from agent_rl.reasoning_rm import (
+    BasePromptTemplate,
     PairwiseTemplate,
     PointwiseTemplate,
     RubricTemplate,
@@ -72,3 +74,18 @@ def test_the_template_decides_what_is_scored() -> None:
     assert linear["score"] == pytest.approx(0.8 * 0.75 + 0.2)
     texts = ("<score>3</score>", "It is.\n<score>3</score>", "3")
     assert [format_reward(text, PointwiseTemplate) for text in texts] == [1, 0.5, 0]
+
+
+class Safety(BasePromptTemplate):
+    score: float = Field(ge=-1, le=1)
+
+
+class Grade(BasePromptTemplate):
+    score: int = Field(ge=1, le=10)
+
+
+def test_the_bounds_in_the_template_are_the_scale() -> None:
+    assert compute_score("s", "<score>-1</score>", 1, template=Safety)["score"] == pytest.approx(math.exp(-2))
+    assert compute_score("s", "unsafe", 1, template=Safety)["absolute_error"] == 2
+    assert compute_score("g", "<score>9</score>", "9", template=Grade)["score"] == 1
+    assert compute_score("g", "<score>1</score>", 5, template=Grade, high=5)["score"] == pytest.approx(math.exp(-2))

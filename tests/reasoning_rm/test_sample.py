@@ -24,6 +24,12 @@ def test_a_sample_is_a_row_and_back(sample: DataSample) -> None:
     assert DataSample.from_row(row) == sample
 
 
+@pytest.mark.parametrize(("score", "truth"), [(3, "3"), (0.5, "0.5"), (3.1415926, "3.1415926"), (1234567, "1234567")])
+def test_the_ground_truth_is_the_exact_score(score: float, truth: str) -> None:
+    row = DataSample(query="q", answers=["a"], scores=[score]).to_row("mine", "train", 3)
+    assert row["reward_model"]["ground_truth"] == truth
+
+
 FORMS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"prompt": "q", "response": "a", "helpfulness": 3, "verbosity": 1}, {"answers": ["a"], "scores": [3.0]}),
     ({"prompt": "q", "chosen": "a", "rejected": "b", "subset": "hep"}, {"answers": ["a", "b"], "preference": "A"}),

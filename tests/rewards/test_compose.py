@@ -69,6 +69,13 @@ def test_an_overlong_penalty_needs_a_limit_that_it_fits(overlong, limit, key):
     assert caught.value.key == f"agent_rl.reward.{key}"
 
 
+def test_nothing_of_an_earlier_scoring_remains():
+    earlier = {"logged": {"tone_votes": 3.0}, "notes": {"tone": {"reason": "because"}}}
+    trajectory = _trajectory(info={"step": 1, "reward": earlier})
+    assert set(extra_info(trajectory, score(trajectory))) == KEYS
+    assert trajectory.info == {"step": 1}
+
+
 def test_scoring_leaves_the_trajectory_alone():
     trajectory = _trajectory()
     before = trajectory.to_json()
@@ -188,10 +195,21 @@ def test_a_component_counts_with_its_weight_and_is_logged_under_its_name(probes)
     assert trajectory.info["reward"]["notes"] == {"tone": {"reason": "because"}}
 
 
-def test_a_component_with_the_name_of_a_metric_hides_neither(probes):
-    result = score(_trajectory(), {"components": {"turns": {"kind": probes("Fixed"), "config": {"value": 0.8}}}})
+@pytest.mark.parametrize(
+    ("name", "metric"), [("turns", 2.0), ("acc", 1.0), ("stop_answered", 1.0), ("gateway_sequences", 3.0)]
+)
+def test_a_component_with_the_name_of_a_metric_hides_neither(name, metric, probes):
+    trajectory = _trajectory(info={"gateway": {"conversations": 3}})
+    result = score(trajectory, {"components": {name: {"kind": probes("Fixed"), "config": {"value": 0.8}}}})
+    info = extra_info(trajectory, result)
+    assert (info[name], info[f"{name}_reward"]) == (metric, 0.8)
+
+
+def test_a_component_does_not_get_the_name_that_verl_gives_the_total(probes):
+    result = score(_trajectory(), {"components": {"reward": {"kind": probes("Fixed"), "config": {"value": 0.8}}}})
     info = extra_info(_trajectory(), result)
-    assert (info["turns"], info["turns_reward"]) == (2.0, 0.8)
+    assert "reward" not in info
+    assert info["reward_reward"] == 0.8
 
 
 def test_a_closed_gate_saves_the_question_and_the_value(probes):
@@ -232,6 +250,15 @@ def test_a_value_is_normalized_then_clipped_and_the_raw_one_kept(probes):
     result = score(trajectory, {"components": {"tone": tone}})
     assert result.components["tone"] == 0.6
     assert extra_info(trajectory, result)["tone_raw"] == 8.0
+
+
+def test_a_component_may_log_its_own_raw_number(tmp_path):
+    code = "from agent_rl import Component\nfrom agent_rl.rewards import Value\n\nclass Share(Component):\n"
+    code += "    logs = ('raw',)\n\n    async def measure(self, trajectory):\n        return Value(0.5, {'raw': 37})\n"
+    (tmp_path / "share.py").write_text(code)
+    trajectory = _trajectory()
+    result = score(trajectory, {"components": {"share": {"kind": f"{tmp_path}/share.py:Share"}}})
+    assert extra_info(trajectory, result)["share_raw"] == 37.0
 
 
 def test_a_weight_may_follow_the_step(probes):
@@ -298,6 +325,28 @@ def test_a_component_that_returns_no_number_stops_the_run(text, probes):
     assert caught.value.place == line(probes, "async def measure(self, trajectory):  # returns")
 
 
+@pytest.mark.parametrize("number", ["fractions.Fraction(1, 2)", "decimal.Decimal('0.5')", "numpy.array(0.5)"])
+@pytest.mark.parametrize("more", [{}, {"normalize": [0, 1]}, {"normalize": "group"}])
+def test_numbers_of_every_type_become_floats(number, more, probes):
+    module = number.partition(".")[0]
+    text = f"(lambda {module}: Value({number}, {{'votes': {number}}}))(__import__('{module}'))"
+    settings = {"components": {"mine": {"kind": probes("Returns"), "config": {"text": text}, **more}}}
+    trajectory = _trajectory()
+    components = score(trajectory, settings).components
+    assert (type(components["mine"]), components["mine"]) == (float, 0.0 if more.get("normalize") == "group" else 0.5)
+    assert Trajectory.from_json(trajectory.to_json()).info == trajectory.info
+
+
+@pytest.mark.parametrize("text", ["Value(1, {'votes': None})", "Value(1, {'votes': '3'})", "Value(1, {}, ['why'])"])
+def test_a_component_that_logs_no_number_or_has_no_notes_stops_the_run(text, probes):
+    settings = {"components": {"mine": {"kind": probes("Returns"), "config": {"text": text}}}}
+    with pytest.raises(UserCodeError, match="mine failed at") as caught:
+        score(_trajectory(), settings)
+    assert caught.value.place == line(probes, "async def measure(self, trajectory):  # returns")
+    with pytest.raises(UnscoredError):
+        score(_trajectory(), {**settings, "on_error": "unscored"})
+
+
 def test_a_value_that_is_no_number_is_no_score(probes):
     settings = {"components": {"long": {"kind": probes("Length"), "normalize": [0, 1e-320]}}}
     with pytest.raises(UnscoredError, match="the total is inf"):
@@ -350,12 +399,30 @@ def test_a_data_source_may_have_a_reward_of_its_own(probes):
     [
         ({"max_unscored_share": 0}, r"agent_rl\.reward\.per_data_source\.x\.max_unscored_share: this key cannot be"),
         ({"efficency": {}}, r"agent_rl\.reward\.per_data_source\.x\.efficency: unknown key .*'efficiency'"),
+        ({"components": None}, r"agent_rl\.reward\.per_data_source\.x\.components: expected a mapping, got null"),
         ({"components": {"tone": {"kind": "jugde"}}}, r"per_data_source\.x\.components\.tone\.kind: there is no kind"),
     ],
 )
 def test_a_mistake_of_a_data_source_is_found_before_its_first_row(override, message):
     with pytest.raises(ConfigError, match=message):
         Reward(RewardSettings.model_validate({"per_data_source": {"x": override}}))
+
+
+@pytest.mark.parametrize(
+    ("own", "scorer"),
+    [
+        ({"name": "gsm8k", "answer": "any"}, {"name": "gsm8k", "answer": "any"}),
+        ({"name": "tool_match"}, {"name": "tool_match"}),
+        ({"all_or_nothing": False}, {"name": "code", "all_or_nothing": False}),
+        ("gsm8k", "gsm8k"),
+    ],
+)
+def test_another_scorer_of_a_data_source_has_only_its_own_options(own, scorer):
+    correctness = {"scorer": {"name": "code", "all_or_nothing": True}, "weight": 2}
+    settings = {"correctness": correctness, "per_data_source": {"x": {"correctness": {"scorer": own}}}}
+    reward = Reward(RewardSettings.model_validate(settings))
+    assert reward.sources["x"].settings.correctness.scorer == scorer
+    assert reward.sources["x"].settings.correctness.weight == 2
 
 
 def test_without_a_scorer_there_is_no_accuracy():

@@ -55,3 +55,11 @@ def test_what_it_raises_stops_the_scoring_or_leaves_the_trajectory_unscored(tmp_
 def test_it_scores_rows_of_any_data_source(tmp_path: Path) -> None:
     (tmp_path / "custom.py").write_text(FUNCTION)
     configured_reward(RewardSettings(), {"path": str(tmp_path / "custom.py")}).require_scorers(["of/nobody"])
+
+
+@pytest.mark.parametrize("path", ["pkg://agent_rl.rewards.routing", "pkg://agent_rl/rewards/routing"])
+def test_it_may_be_in_a_package(path: str) -> None:
+    reward = configured_reward(RewardSettings(), {"path": path, "name": "compute_score"})
+    trajectory = said(Turn("#### 4"))
+    trajectory.data_source = "openai/gsm8k"
+    assert asyncio.run(reward.score(trajectory)).components["correctness"] == 1.0

@@ -35,6 +35,7 @@ class Model(Section):
     by_name: dict[str, Limits] = Field(default_factory=dict)
     either: str | dict[str, Any] | None = None
     even: int = 2
+    range: tuple[float, float] | None = None
 
     @field_validator("even")
     @classmethod
@@ -51,6 +52,10 @@ class Model(Section):
     [
         ({"path": None}, "path: expected text, got null. Change the value"),
         ({"needed": {}}, "needed.file: missing. Write `file: ...`"),
+        ({"range": [1]}, "range[1]: missing in the list [1]. Add the element"),
+        ({"range": []}, "range[0]: missing in the list []. Add the element"),
+        ({"by_name": None}, "by_name: expected a mapping, got null. Change the value or remove the key"),
+        ({"by_name": ["a"]}, "by_name: expected a mapping, got ['a']. Change the value or remove the key"),
         ({"pth": "a"}, "pth: unknown key (value 'a'). Did you mean 'path'?"),
         ({"names": [1]}, "names[0]: expected text, got 1"),
         ({"pair": [1]}, "pair: expected a list of at least 2, got [1]. Change the value or remove the key"),

@@ -92,7 +92,7 @@ class Judge(Component, kind="judge"):
 
     async def reach(self) -> None:
         """Check the endpoint, the API key and the model by requesting the endpoint's list of models."""
-        await self.panel.reach()
+        await self.panel.client.check()
 
     async def measure(self, trajectory: Trajectory) -> Value:
         """Return the combined value of the votes, from 0 to 1.
@@ -134,7 +134,7 @@ class Judge(Component, kind="judge"):
 
 
 def _scale(config: JudgeConfig, template: PromptTemplate, key: str) -> tuple[float, float]:
-    """Return the scale of the prompt template's `score` field, or else the configured scale.
+    """Return the scale of the prompt template's `score` or `scores` field, or else the configured scale.
 
     Raises:
         ConfigError: the configuration sets a scale that differs from the template's.

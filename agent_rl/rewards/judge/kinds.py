@@ -9,9 +9,10 @@ prompt asks for thoughts, unless the request's `chat_template_kwargs.enable_thin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, TypeGuard
+from typing import Annotated, Any, ClassVar, TypeGuard, get_args
 
 from pydantic import BeforeValidator, Field
+from pydantic.fields import FieldInfo
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
@@ -98,9 +99,11 @@ def kind_of(template: type[BasePromptTemplate]) -> str:
 
 
 def scale_of(template: type[BasePromptTemplate]) -> tuple[float, float] | None:
-    """Return the lower and the upper bound of the `score` field, or None if a bound is missing."""
-    bounds: dict[str, float] = {}
-    for bound in getattr(template.model_fields.get("score"), "metadata", ()):
+    """Return the bounds of the `score` field, or of each score in `scores`; None if a bound is missing."""
+    field, bounds = template.model_fields.get("score"), dict[str, float]()
+    if field is None and "scores" in template.model_fields:
+        field = FieldInfo.from_annotation((get_args(template.model_fields["scores"].annotation) or (Any,))[-1])
+    for bound in getattr(field, "metadata", ()):
         bounds |= {name: float(value) for name in ("ge", "le") if (value := getattr(bound, name, None)) is not None}
     return (bounds["ge"], bounds["le"]) if len(bounds) == 2 else None
 

@@ -78,7 +78,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
 
     async def reach(self) -> None:
         """Check the endpoint, the API key and the model by requesting the endpoint's list of models."""
-        await self.panel.reach()
+        await self.panel.client.check()
 
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
         """Return each trajectory's value, from 0 to 1, or an `UnscoredError` if all its comparisons failed.

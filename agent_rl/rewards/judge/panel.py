@@ -101,10 +101,6 @@ class Panel:
         self._cache = Cache(config.cache_path if config.cache else None, f"{key}.cache_path", "verdicts")
         self._quorum = config.quorum or config.votes // 2 + 1
 
-    async def reach(self) -> None:
-        """Request the endpoint's list of models, and check the key and the model: see `Component.reach`."""
-        await self.client.check()
-
     async def ask(self, question: Question, ballot: Ballot) -> list[Any]:
         """Return the verdicts on a question.
 

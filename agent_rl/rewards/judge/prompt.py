@@ -177,7 +177,7 @@ def read_file(path: str | None, default: str, key: str) -> tuple[Path, str]:
     """
     file = FOLDER / f"{default}.md" if path is None else Path(path).expanduser()
     try:
-        return file, file.read_text("utf-8")
+        return file, file.read_text("utf-8-sig")
     except (OSError, UnicodeError) as error:
         problem = f"the template {file} cannot be read ({reason_of(error)})"
         raise ConfigError(key, problem, "Use a text file, or remove the key to use the built-in template") from error

@@ -170,11 +170,9 @@ class _Target:
             if after.total <= before.total + self._tolerance:
                 return None
             example = variants[max(range(len(valid)), key=lambda index: valid[index].total)]
-        components = {}
-        for name, value in after.components.items() if after is not None else ():
-            old = before.components.get(name, 0.0)
-            if value > old + self._tolerance:
-                components[name] = (old, value)
+        values = {} if after is None else after.components
+        pairs = {name: (before.components.get(name, 0.0), value) for name, value in values.items()}
+        components = {name: (old, new) for name, (old, new) in pairs.items() if new > old + self._tolerance}
         original = self.trajectory
         text = example.turns[-1].text if example.answer == original.answer else str(example.answer)
         return {

@@ -68,7 +68,7 @@ def fit(conversation: Sequence[ChatMessage], limit: int | None, keep: Keep, toke
 
 _NUMBER = r"[-+]?(?:[0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})"
 _MARKUP = r"[\s*_`\"']{0,8}"
-_SCORE = re.compile(rf"\bscore{_MARKUP}[:=]{_MARKUP}({_NUMBER})(?![0-9])", re.IGNORECASE)
+_SCORE = re.compile(rf"\bscore{_MARKUP}[:=]{_MARKUP}({_NUMBER})(?![.,]?[0-9])", re.IGNORECASE)
 _TAIL = 2_000
 """Only this many characters at the end of a reply are searched for the score."""
 

@@ -23,6 +23,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from numbers import Real
 from types import ModuleType
 from typing import Any, Literal
 
@@ -200,10 +201,11 @@ class Model:
 
     def _map(self, number: Any) -> float:
         """Check that a score is a number within the bounds, and scale it to the range 0 to 1 if there are bounds."""
-        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
             raise UnscoredError(f"expected a score, got {str(number)[:80]!r}")
+        number = float(number)  # a hook may return numpy's numbers
         if self._range is None:
-            return float(number)
+            return number
         low, high = self._range
         if not low <= number <= high:
             raise UnscoredError(f"the score {number:g} is not between {low:g} and {high:g}")

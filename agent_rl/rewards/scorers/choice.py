@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_rl.rewards.scorers.extraction import after_thoughts, marked_answer, marked_part
-from agent_rl.rewards.scorers.scorer import built_in, unusable
+from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 SOURCES = (
     *("gpqa*", "*/gpqa*", "mmlu*", "cais/mmlu", "TIGER-Lab/MMLU-Pro", "allenai/ai2_arc", "allenai/math_qa"),
@@ -41,7 +41,7 @@ def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
     Raises:
         UnscoredError: the ground truth is not a choice.
     """
-    choices = extra_info.get("choices")
+    choices = as_data(extra_info.get("choices"))
     texts = [str(text) for text in choices] if isinstance(choices, Sequence) and not isinstance(choices, str) else []
     truth = _truth(ground_truth, texts)
     return float(extract_choice(solution, texts) == truth)
@@ -51,8 +51,13 @@ def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
     """Extract the letter from a response, in upper case; None if the response contains no letter, or two letters."""
     text = after_thoughts(solution[-_MAX_TEXT:])
     marked = marked_part(text, joined=True)
-    answer = unicodedata.normalize("NFKC", (marked_answer(text) or text if marked is None else marked).strip())
-    answer = answer.translate(_QUOTES)
+    if marked is None:
+        return _choice(marked_answer(text) or text, choices)
+    return _choice(marked, choices) or _choice(marked_answer(marked) or "", choices)
+
+
+def _choice(answer: str, choices: Sequence[str]) -> str | None:
+    answer = unicodedata.normalize("NFKC", answer.strip()).translate(_QUOTES)
     if not answer or len(answer) > 500:
         return None
     if _key(answer) and (choice := _letter_of(answer, choices)):
@@ -86,8 +91,7 @@ def counted_choice(answer: str, number: int = 0) -> str | None:
         word = match["word"].lower() if match["word"] else ""
         place = number if word == "last" else int(match["digits"] or match["ordinal"] or _ORDINALS.index(word) + 1)
         letters.add(chr(ord("A") + place - 1) if 0 < place <= (number or 10) else "")
-    letter = letters.pop() if len(letters) == 1 else ""
-    return letter or None
+    return letters.pop() or None if len(letters) == 1 else None
 
 
 def _truth(ground_truth: Any, choices: Sequence[str]) -> str:
@@ -95,10 +99,13 @@ def _truth(ground_truth: Any, choices: Sequence[str]) -> str:
         return chr(ord("A") + ground_truth)
     if isinstance(ground_truth, str):
         letter = re.fullmatch(r"\s*\(?([A-Za-z])[).:]?\s*", ground_truth)
-        truth = letter[1].upper() if letter else _letter_of(ground_truth, choices)
-        if truth:
-            return truth
-    raise unusable(ground_truth, "the letter, the index or the text of a choice")
+        named = letter[1].upper() if letter else _letter_of(ground_truth, choices)
+        truths = {named} if named else set[str]()
+        if re.fullmatch("[0-9]{1,2}", ground_truth) and int(ground_truth) < (len(choices) or 26):
+            truths.add(chr(ord("A") + int(ground_truth)))  # rows contain an index as text
+        if len(truths) == 1:
+            return truths.pop()
+    raise unusable(ground_truth, "the letter, the index or the text of exactly one choice")
 
 
 def _letter_of(text: str, choices: Sequence[str]) -> str | None:

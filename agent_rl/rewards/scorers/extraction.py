@@ -23,7 +23,7 @@ _MARKED = re.compile(
     re.IGNORECASE,
 )
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # unlike str.lower, keeps the text's length
-_FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t\r]*$", re.MULTILINE)
 _MAX_SHORT = 300
 _FORMULA = re.compile(r"\$\$([^$]{1,300})\$\$|\$([^$\n]{1,300})\$|\\\(([^$\n]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")
 _CLAUSE = re.compile(r"(?:\.|,|;)?\s+(?:since|because|which|where|as|so|when|by)\b|\.\s+(?=[A-Z])|\.?\s*<|\. ")
@@ -63,7 +63,7 @@ def last_block(text: str, *languages: str) -> str | None:
     if start is not None:
         blocks[start[1].lower() in languages] = text[start.end() :].partition("```")[0]
     block = blocks.get(True, blocks.get(False))
-    return None if block is None else block.strip("\n")
+    return None if block is None else block.strip("\r\n")
 
 
 def tagged_block(text: str, *languages: str) -> str:

@@ -16,7 +16,7 @@ from agent_rl.rewards.scorers.scorer import built_in, unusable
 SOURCES = ("openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", "agent_rl/svamp")
 
 _STRICT = re.compile(r"#### ?(\$?-?\$?[0-9][0-9.,]{0,100})")
-_PLAIN = re.compile(r"\s*([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)\s*$|\s*([0-9]+)\}")
+_PLAIN = re.compile(r" ?([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)\s*$|\s*([0-9]+)\}")
 _LONG = 40  # maximum number of characters in a number and the text around it
 _TAIL = 5_000  # only this many characters at the end of a response are searched
 
@@ -65,7 +65,7 @@ def _plain_score(solution: str, ground_truth: Any, *, boxed: bool) -> float | No
     start = solution.rfind("####") + 4
     if start == 3:
         start = solution.rfind("\\boxed{") + 7
-        if start == 6 or not boxed:
+        if start == 6 or not boxed or solution.count("box") > 1 or len(solution) - start > _TAIL:
             return None
     elif len(solution) - start > _LONG:
         return None

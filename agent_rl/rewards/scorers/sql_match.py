@@ -34,7 +34,8 @@ MEMORY_MB = 512
 _MAX_TEXT = 100_000
 _MAX_QUERY = 10_000
 _MAX_ROWS = 10_000
-_SORTED = re.compile(r"\border\s+by\b(?![^()]*\))", re.IGNORECASE)
+_SORTED = re.compile(r"\border\s+by\b", re.IGNORECASE)
+_TEXT, _INNERMOST = re.compile(r"'[^']*'|\"[^\"]*\""), re.compile(r"\([^()]*\)")
 
 
 @built_in("sql_match", "agent_rl/text_to_sql", "spider*", "bird*", "skyrl_sql*", "sql_eval*")
@@ -56,7 +57,7 @@ def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, A
         result = _rows(tables, query)
     except (ToolError, ToolTimeoutError):  # the submitted query is wrong, not the row
         return 0.0
-    return float(any(_is_same(result, rows, in_order=bool(_SORTED.search(truth))) for truth, rows in right_results))
+    return float(any(_is_same(result, rows, in_order=_sorts(truth)) for truth, rows in right_results))
 
 
 def extract_query(solution: str) -> str:
@@ -68,6 +69,14 @@ def extract_query(solution: str) -> str:
 def _is_same(result: list[list[Any]], right: list[list[Any]], *, in_order: bool) -> bool:
     collect = list if in_order else Counter
     return bool(collect(map(_key, result)) == collect(map(_key, right)))
+
+
+def _sorts(query: str) -> bool:
+    """Whether a query sorts its rows; an ORDER BY in parentheses sorts only a subquery or a window."""
+    count, query = 1, _TEXT.sub("", query)
+    while count:
+        query, count = _INNERMOST.subn("", query)
+    return _SORTED.search(query) is not None
 
 
 def _truth(ground_truth: Any, extra_info: Mapping[str, Any]) -> tuple[list[str], Any]:

@@ -142,9 +142,10 @@ def _similarity(text: str, other: str) -> float:
 
 def _between(text: str, bounds: tuple[float | None, float | None]) -> bool:
     number, (least, greatest) = extract_number(text), bounds
-    if number is None or (least is not None and number < least):
+    if number is None:
         return False
-    return greatest is None or number <= greatest
+    value = float(number)  # an exact 3/10 would be above the bound 0.3, which is slightly less as a float
+    return (least is None or least <= value) and (greatest is None or value <= greatest)
 
 
 _MEASURES: dict[str, Callable[[str, Any], float]] = {

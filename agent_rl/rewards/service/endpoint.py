@@ -79,7 +79,6 @@ class RewardEndpoint:
         return Unscored(error=problem)
 
     async def _measure(self, trajectory: Trajectory) -> Scored:
-        trajectory.info.pop("reward", None)  # from an earlier scoring
         score = await self._reward.score(trajectory)
         details = trajectory.info.get("reward") or {}
         notes = dict(details.get("notes", {}))

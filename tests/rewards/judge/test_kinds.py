@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from pydantic import Field
 
-from agent_rl.reasoning_rm import PairwiseTemplate, RubricTemplate
+from agent_rl.reasoning_rm import BasePromptTemplate, PairwiseTemplate, PointwiseTemplate, RubricTemplate
+from agent_rl.rewards.judge.kinds import scale_of
 from agent_rl.rewards.judge.verdict import VerdictError
 
 
@@ -32,6 +34,29 @@ def test_other_verdicts_in_other_words(template: Any, reply: str, field: str, va
 def test_what_is_no_verdict_is_refused(template: Any, reply: str) -> None:
     with pytest.raises(VerdictError):
         template.parse(reply)
+
+
+class Unsure(BasePromptTemplate):
+    score: float | None = Field(default=None, ge=-1, le=0.5)
+
+
+class Open(BasePromptTemplate):
+    score: int = Field(ge=0)
+
+
+class Loose(BasePromptTemplate):
+    scores: dict[str, float]
+
+
+@pytest.mark.parametrize(
+    ("template", "scale"),
+    [
+        (PointwiseTemplate, (0, 4)), (RubricTemplate, (0, 4)), (Unsure, (-1, 0.5)),
+        (PairwiseTemplate, None), (Open, None), (Loose, None),
+    ],
+)  # fmt: skip
+def test_the_bounds_of_a_score_are_the_scale(template: Any, scale: Any) -> None:
+    assert scale_of(template) == scale
 
 
 def test_a_prompt_has_its_parts_and_asks_for_thoughts_unless_the_chat_template_does() -> None:

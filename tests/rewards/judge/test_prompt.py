@@ -37,6 +37,13 @@ def test_one_message_or_two(tmp_path: Path) -> None:
     assert two.fill({"answer": "4", "question": "q"}) == ("Be fair to q.", "Judge 4!")
 
 
+def test_a_file_may_come_from_windows(tmp_path: Path) -> None:
+    file = tmp_path / "template.md"
+    file.write_text("[system]\nBe strict.\n[user]\nJudge {answer}\n", "utf-8-sig", newline="\r\n")
+    template = load_template(str(file), "pointwise", "k", {})
+    assert (template.system, template.user) == ("Be strict.", "Judge {answer}")
+
+
 def test_other_braces_stay_as_they_are(tmp_path: Path) -> None:
     template = load(tmp_path, 'JSON: {"a": {}} {{answer}} {answer} }} {')
     assert template.names == {"answer"}

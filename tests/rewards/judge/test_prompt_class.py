@@ -41,7 +41,7 @@ def test_the_chat_template_thinks_where_the_request_says_so() -> None:
 def test_a_rubric_and_a_pair() -> None:
     rubric = [{"name": "clear", "description": "It is clear.", "weight": 3}, {"name": "short", "description": "It is."}]
     with FaultyServer(*says('<scores>{"clear": 4, "short": 0}</scores>')) as server:
-        config = {"mode": "rubric", "rubric": rubric, "scale": [0, 4], "template": NAME.format("Rubric")}
+        config = {"mode": "rubric", "rubric": rubric, "template": NAME.format("Rubric")}
         assert asyncio.run(made(Judge, server, **config).measure(trajectory())).value == 0.75
         assert "- clear: It is clear." in bodies(server)[0]["messages"][0]["content"]
 

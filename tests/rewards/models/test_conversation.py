@@ -60,7 +60,10 @@ def test_a_score_is_read_from_a_reply(reply: str, score: float) -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    ["", "Good.", "7 out of 10", "Score (0 to 10) 7", "underscore: 5", "Score: 1" + "0" * 20, "<think>Score: 1"[:9]],
+    [
+        *("", "Good.", "7 out of 10", "Score (0 to 10) 7", "underscore: 5", "Score: 7,5"),
+        *("Score: 1" + "0" * 20, "<think>Score: 1"[:9]),
+    ],
 )
 def test_a_reply_without_a_score_is_explained(reply: str) -> None:
     assert isinstance(read_score(reply), str)

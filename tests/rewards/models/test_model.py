@@ -169,6 +169,15 @@ async def test_generative_hooks_may_send_messages_and_get_texts(tmp_path: Path) 
     assert "expected a score, got 'None'" in str(found[1])
 
 
+@pytest.mark.parametrize("value", ["float32(7)", "int64(7)", "argmax([0] * 7 + [1])"])
+async def test_a_hook_may_return_a_number_of_numpy(value: str, tmp_path: Path) -> None:
+    hooks = tmp_path / "numpy_hooks.py"
+    hooks.write_text(f"import numpy\ndef rm_postprocess(results): return [numpy.{value}]\n")
+    with FaultyServer(default=judge) as server:
+        (found,) = await scores(server, "say 5", kind="generative", hooks=str(hooks), range=(2, 12))
+    assert (type(found), found) == (float, 0.5)
+
+
 @pytest.mark.parametrize(
     ("source", "problem"),
     [

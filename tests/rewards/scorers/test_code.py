@@ -23,6 +23,7 @@ CALLS = {"inputs": [[1, 2], [-1, 2]], "outputs": [3, 1], "fn_name": "add"}
         ("```\na\n```", "a"),
         ("```cpp\nint x;\n```\n```py\nb\n```", "b"),
         ("```python\ncut", "cut"),
+        ("Here:\r\n```python\r\na\r\nb\r\n```\r\nDone.\r\n", "a\r\nb"),
         ("print(1)", "print(1)"),
         ("x" * 100_001, ""),
     ],

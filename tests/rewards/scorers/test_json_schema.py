@@ -19,6 +19,7 @@ SCHEMA = {
     [
         ('{"name": "ada"}', 1),
         ('Here:\n```json\n{"name": "ada", "age": 3, "x_1": 0.5}\n```', 1),
+        ('Here:\r\n```json\r\n{"name": "ada"}\r\n```\r\n', 1),
         ('<answer>{"name": "ada"}</answer>', 1),
         ('{"name": "Ada"}', 0),
         ('{"age": 3}', 0),

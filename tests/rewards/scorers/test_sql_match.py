@@ -46,6 +46,25 @@ def test_order_counts_where_the_right_query_sorts() -> None:
     assert score_sql_match("SELECT name FROM people ORDER BY name DESC", truth, INFO) == 0.0
 
 
+@pytest.mark.parametrize(
+    "truth",
+    [
+        "SELECT name FROM people WHERE age = (SELECT age FROM people GROUP BY age ORDER BY COUNT(*) DESC LIMIT 1)",
+        "SELECT name FROM people WHERE age = 36 AND name NOT LIKE '%) order by (%'",
+        "SELECT name FROM (SELECT name, ROW_NUMBER() OVER (ORDER BY abs(age) DESC) AS n FROM people) WHERE n < 3",
+    ],
+)
+def test_order_does_not_count_where_only_a_part_of_the_right_query_sorts(truth: str) -> None:
+    for order in ("ASC", "DESC"):
+        assert score_sql_match(f"SELECT name FROM people WHERE age = 36 ORDER BY name {order}", truth, INFO) == 1.0
+
+
+def test_order_counts_behind_parentheses() -> None:
+    truth = "SELECT name FROM people WHERE age IN (36, (20)) ORDER BY length(name), (name)"
+    assert score_sql_match("SELECT name FROM people ORDER BY length(name), name", truth, INFO) == 1.0
+    assert score_sql_match("SELECT name FROM people ORDER BY name", truth, INFO) == 0.0
+
+
 def test_numbers_are_compared_by_value() -> None:
     assert score_sql_match('SELECT c + 0.2 - 0.2 FROM "odd name"', 'SELECT c FROM "odd name"', INFO) == 1.0
     assert score_sql_match("SELECT 36.0", "SELECT max(age) FROM people", INFO) == 1.0

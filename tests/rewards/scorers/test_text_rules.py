@@ -38,6 +38,8 @@ def test_numbers_likeness_and_length_are_rules_too() -> None:
     assert share("it takes 16 days", number_between=(10, 15)) == 0.0
     assert share("it takes 16 days", number_between=(10, None)) == 1.0
     assert share("it takes long", number_between=(None, 15)) == 0.0
+    for bounds in ((0.1, 0.3), (0.1, None), (None, 0.3)):
+        assert share("0.1", number_between=bounds) == share("0.3", number_between=bounds) == 1.0  # both are inclusive
     assert share("A quick fox", similar_to="a  quick fox") == 1.0
     assert share("abcd", similar_to="bcde") == 0.75
     assert share("a" * 75, target_chars=100) == 0.75
