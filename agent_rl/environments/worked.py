@@ -14,7 +14,7 @@ import inspect
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
@@ -199,8 +199,11 @@ def _rewards(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes:
                 if session.done or trajectory.answer is not None:
                     break
                 if step.tool:
-                    with suppress(ObservationError):
-                        turns += (await session.call(step.tool, dict(step.arguments))).reward or 0.0
+                    try:
+                        earned = (await session.call(step.tool, dict(step.arguments))).reward
+                    except ObservationError as error:
+                        earned = error.reward
+                    turns += earned or 0.0
                 else:
                     text, reward_of_turn = await session.step(step.message)
                     turns += reward_of_turn or 0.0
