@@ -302,7 +302,7 @@ def _prompt_text(row: Mapping[str, Any]) -> str:
 def _context(row: Mapping[str, Any]) -> str:
     """Return the columns that, together with the prompt, identify a row's task: tools, user, environment and media."""
     info = row["extra_info"]
-    keys = ("tools_kwargs", "tool_selection", "interaction_kwargs", "user", "environment_row")
+    keys = ("tools_kwargs", "tool_selection", "functions", "interaction_kwargs", "user", "environment_row")
     parts = [info.get(key) for key in keys]
     parts += [row.get("images"), row.get("videos")]
     return json.dumps(parts, sort_keys=True, default=repr) if any(parts) else ""

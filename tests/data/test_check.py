@@ -79,6 +79,7 @@ def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:
         ({"prompt": [{"role": "user", "content": "How many  apples\nare left?"}]}, True),
         ({"prompt": [{"role": "user", "content": "How many APPLES are left?"}]}, False),
         ({"extra_info": {"index": 1, "tools_kwargs": {"sql": {"create_kwargs": {"database": "b"}}}}}, False),
+        ({"extra_info": {"index": 1, "functions": [{"name": "count", "parameters": {}}]}}, False),
         ({"extra_info": {"index": 1, "user": {"replies": ["7"]}}}, False),
         ({"extra_info": {"index": 1, "environment": "lockers", "environment_row": '{"code": 7}'}}, False),
     ],
