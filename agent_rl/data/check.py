@@ -67,7 +67,7 @@ class DataReport:
         unit: unit of prompt lengths.
         rows: number of rows in each file.
         lengths: for each row, the values of `LABELS` and the length of the prompt.
-        counts: number of findings by kind.
+        counts: number of rows with a finding, by kind.
         errors: kinds of findings that are errors; rows with such findings must not be used for training.
         shown: the first findings of each kind, with the location of the row.
         bad: for every row with errors, the first of them, by (file, row).
@@ -83,6 +83,8 @@ class DataReport:
     shown: dict[str, list[tuple[str, RowFinding]]] = field(default_factory=dict)
     bad: dict[tuple[int, int], str] = field(default_factory=dict)
     graded: int = 0
+    _last: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    """For each kind of finding, the row to which a finding was last added."""
 
     def labels(self) -> dict[str, pd.DataFrame]:
         """For each of `LABELS`, return a table with row counts and prompt lengths per value, most frequent value first.
@@ -104,8 +106,9 @@ class DataReport:
         return tables
 
     def add(self, file: int, row: int, finding: RowFinding) -> None:
-        """Add a finding about a row."""
-        self.counts[finding.kind] += 1
+        """Add a finding about a row; findings of one kind about the same row must follow each other."""
+        self.counts[finding.kind] += self._last.get(finding.kind) != (file, row)
+        self._last[finding.kind] = file, row
         shown = self.shown.setdefault(finding.kind, [])
         if len(shown) < MOST_SHOWN:
             shown.append((f"{self.files[file]}, row {row}", finding))
@@ -146,7 +149,8 @@ class DataReport:
         for kind, count in self.counts.most_common():
             is_error = kind in self.errors
             (place, finding), *others = self.shown[kind]
-            more = f". Also {'; '.join(other for other, _ in others)}" if others else ""
+            places = [other for other in dict.fromkeys(other for other, _ in others) if other != place]
+            more = f". Also {'; '.join(places)}" if places else ""
             head = (f"{'error' if is_error else 'note '} {kind}, {_rows(count)}: ", "red" if is_error else "yellow")
             yield Text.assemble(head, f"{place}: {finding.text}. {finding.remedy.rstrip('.')}{more}")
 
@@ -220,8 +224,9 @@ def check_files(
                     columns = [name for name in row if name != "extra_info"]
                     report.add(file, number, RowFinding(CONTRACT, *without_prompt(report.files[file], columns)))
                     continue
-                for change in changes:
-                    report.add(file, number, RowFinding("converted when read", change, "No action needed", False))
+                if changes:
+                    text = "; ".join(changes)
+                    report.add(file, number, RowFinding("converted when read", text, "No action needed", False))
                 row = {**known.defaults, **row}
                 if _check_one(report, (file, number), row, place, known):
                     task = _digest(_prompt_text(row), _context(row))
@@ -263,16 +268,16 @@ def _duplicates(digests: Sequence[tuple[Any, ...]], files: Sequence[str]) -> Ite
     import pandas as pd
 
     rows = pd.DataFrame(digests, columns=["file", "row", "split", "task", "truth"])
-    firsts = rows.drop_duplicates("task")
+    firsts, in_conflict = rows.drop_duplicates("task"), set[bytes]()
     for row in rows[rows.duplicated("task")].merge(firsts, "left", "task", suffixes=("", "_of_first")).itertuples():
         first = f"row {row.row_of_first}"
         if row.file != row.file_of_first:
             first = f"{files[row.file_of_first]}, {first}"
         if row.truth != row.truth_of_first:
-            pair = (
-                (row.file, row.row, first),
-                (row.file_of_first, row.row_of_first, f"{files[row.file]}, row {row.row}"),
-            )
+            pair = [(row.file, row.row, first)]
+            if row.task not in in_conflict:
+                pair.append((row.file_of_first, row.row_of_first, f"{files[row.file]}, row {row.row}"))
+            in_conflict.add(row.task)
             for file, number, other in pair:
                 text = f"{other} asks the same question and has a different ground truth"
                 yield file, number, RowFinding(CONFLICT, text, "Keep the row with the right ground truth")

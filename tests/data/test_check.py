@@ -65,6 +65,28 @@ def test_each_kind_of_mistake_is_found_at_its_row() -> None:
     assert (place, finding.text) == ("test, row 2", "train, row 11 asks the same question")
 
 
+def test_rows_are_counted_once_for_each_kind_of_mistake() -> None:
+    train = rows(0, 3)
+    for row in train[1:]:
+        row["prompt"] = train[0]["prompt"]
+
+    def names(row: Any) -> Iterator[RowFinding]:
+        yield from (RowFinding("tool", f"there is no {name}", "Name another") for name in ("saw", "axe"))
+
+    read = [each._replace(changes=["one", "two"]) for each in numbered("train", train)]
+    report, _ = check_files({"train": read}, Rows(names=names))
+    assert report.counts == {"converted when read": 3, "tool": 3, "two ground truths": 3}
+    assert [finding.text for _, finding in report.shown["tool"]] == ["there is no saw", "there is no axe"] * 2 + [
+        "there is no saw"
+    ]
+    lines = sorted(line.plain for line in report.lines())
+    assert "two ground truths, 3 rows: train, row 1: row 0 asks" in lines[0] + lines[1]
+    assert lines[0].endswith("Also train, row 1; train, row 2")
+    assert lines[2] == (
+        "note  converted when read, 3 rows: train, row 0: one; two. No action needed. Also train, row 1; train, row 2"
+    )
+
+
 def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:
     train = rows(0, 8)
     report = check(one=train, two=train[:1])
