@@ -27,7 +27,7 @@ SPLITS = {
 }
 """For each name that data sets give to a split, the name of the output split."""
 _LARGEST_FIELD = 2**31 - 1
-_SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
+_SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+(-[0-9a-f]{16})?)?)?")
 
 
 class Raw(NamedTuple):

@@ -139,8 +139,9 @@ def test_the_files_of_a_folder_are_found_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "hub" / "main").mkdir(parents=True)
     with pytest.raises(ConfigError, match=r"no file such as train\.jsonl"):
         split_files(tmp_path / "hub")
-    for name in ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet", "test-00000-of-00001.parquet"):
-        written(tmp_path / "hub" / "main" / name, "")
+    shards = ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001-a09b74b3ef9c3b56")
+    for name in shards:
+        written(tmp_path / "hub" / "main" / f"{name}.parquet", "")
     assert [len(paths) for paths in split_files(tmp_path / "hub").values()] == [1, 2]
 
 
