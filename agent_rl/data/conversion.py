@@ -73,7 +73,7 @@ class RawSet:
         """Convert a table of examples to a table of rows, which `write_parquet` accepts.
 
         Args:
-            examples: the examples, with the columns of the published data set.
+            examples: the examples, with the columns of the published data set; a missing value counts as null.
             split: the split to which all rows belong.
             options: options for `to_row`.
 
@@ -85,10 +85,23 @@ class RawSet:
         options, rows = {"agent_name": self.agent_name, **options}, list[dict[str, Any]]()
         for number, example in enumerate(examples.to_dict("records")):
             try:
-                rows.append(self.to_row(example, split, number, **options))
+                rows.append(self.to_row(_without_arrays(example), split, number, **options))
             except ConfigError as error:
                 raise ConfigError(f"row {number}, {error.key}", error.problem, error.remedy) from error
         return pd.DataFrame(rows)
+
+
+def _without_arrays(value: Any) -> Any:
+    """Return a cell of a DataFrame with lists instead of arrays, and None instead of a missing value."""
+    import pandas as pd
+
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _without_arrays(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_without_arrays, value))
+    return None if pd.api.types.is_scalar(value) and pd.isna(value) else value
 
 
 def run(
