@@ -144,6 +144,8 @@ def _from_known_shape(
     if row.get("prompt") is None:
         remedy = "Set the question's column with --prompt and the answer's column with --answer"
         raise ConfigError("column prompt", f"the file has only the columns {', '.join(map(str, example))}", remedy)
+    if not isinstance(row["extra_info"], Mapping):
+        return row  # `check_row` reports the column
     info = {"split": split} | row["extra_info"]
     if tool_selection is not None:
         info["tool_selection"] = tool_selection

@@ -115,9 +115,11 @@ def _move_prompt(row: dict[str, Any], changed: Callable[[str], None], place: str
 
 def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None]) -> None:
     """Take the assistant's last turn out of the prompt; the turn becomes the ground truth if the row has none."""
-    row["extra_info"] = {**(row.get("extra_info") or {}), "answer": answer}
-    truth = (row.get("reward_model") or {}).get("ground_truth", row.get("ground_truth"))
-    if truth is None:
+    info, model = (row.get(column) or {} for column in ("extra_info", "reward_model"))
+    if not isinstance(info, Mapping) or not isinstance(model, Mapping):
+        return  # `check_row` reports the column
+    row["extra_info"] = {**info, "answer": answer}
+    if model.get("ground_truth", row.get("ground_truth")) is None:
         row["ground_truth"] = answer
         changed("the assistant's last turn is read as ground_truth, not as part of the prompt")
     else:
@@ -150,6 +152,8 @@ def _complete(row: dict[str, Any], changed: Callable[[str], None], number: int) 
 
 def _move_tools(row: dict[str, Any], changed: Callable[[str], None], place: str) -> None:
     info = row["extra_info"]
+    if not isinstance(info, dict):
+        return
     tools, config, syntax = (row.pop(name, None) for name in _TOOLS)
     if tools is not None:
         names = [_tool_name(tool) for tool in tools] if isinstance(tools, list | tuple) else None
