@@ -146,7 +146,7 @@ def _from_known_shape(
         raise ConfigError("column prompt", f"the file has only the columns {', '.join(map(str, example))}", remedy)
     if not isinstance(row["extra_info"], Mapping):
         return row  # `check_row` reports the column
-    info = {"split": split} | row["extra_info"]
+    info = row["extra_info"] | {"split": split}
     if tool_selection is not None:
         info["tool_selection"] = tool_selection
     further = {name: row.pop(name) for name in list(row) if name not in Row.model_fields}

@@ -61,6 +61,11 @@ def test_rows_in_shapes_of_guides_need_no_mapping(one: Any, tmp_path: Path) -> N
     assert row["extra_info"] == {"split": "test", "index": 0, "answer": "4", "id": 7}
 
 
+def test_the_split_of_a_row_is_that_of_its_file(one: Any) -> None:
+    row = {"prompt": "Half of 8?", "ground_truth": 4, "extra_info": {"split": "train", "index": 3}}
+    assert one(row)["extra_info"] == {"split": "test", "index": 3}
+
+
 def test_a_column_of_the_contract_with_text_is_named(tmp_path: Path, refusal: Any) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps({"prompt": "Half of 8?", "ground_truth": 4, "extra_info": "easy"}))
     assert "column extra_info: expected a mapping, got 'easy'" in refusal(FROM_FILE, "--input", tmp_path / "rows.jsonl")
