@@ -319,3 +319,5 @@ def test_another_agent_gets_the_functions_as_its_tools() -> None:
     (spec,) = declared_functions(to_row(xlam)["extra_info"]["functions"])
     assert spec.parameters["required"] == ["a"]
     assert [each["type"] for each in spec.parameters["properties"].values()] == ["integer", "array"]
+    bare = to_row(xlam | {"tools": [ADD | {"parameters": {"type": "dict"}}]})
+    assert bare["extra_info"]["functions"] == [ADD | {"parameters": {"type": "object"}}]
