@@ -22,6 +22,7 @@ import numpy as np
 
 from agent_rl.data.contract import check_row
 from agent_rl.data.files import NumberedRow, without_prompt
+from agent_rl.data.shapes import without_further_columns
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -321,6 +322,8 @@ def write_good(
 ) -> None:
     """Write the rows without errors, and write the rejected rows, with the reasons, to a second file.
 
+    Columns of good rows that are not in the contract move into `extra_info`.
+
     Args:
         report: the report on the same files.
         files: the rows of each file, read a second time.
@@ -331,7 +334,7 @@ def write_good(
         for file, rows in enumerate(files.values()):
             for _, number, row, _ in rows:
                 if (reason := report.bad.get((file, number))) is None:
-                    write(row)
+                    write(without_further_columns(row))
                 else:
                     line = {"file": report.files[file], "row": number, "reason": reason, "content": row}
                     out.write(json.dumps(line, default=repr, ensure_ascii=False) + "\n")

@@ -16,10 +16,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from agent_rl.data.contract import Row
 from agent_rl.data.conversion import RawSet, text_of, value_of
 from agent_rl.data.rows import RESERVED_KEYS, make_row
-from agent_rl.data.shapes import as_row
+from agent_rl.data.shapes import as_row, without_further_columns
 from agent_rl.errors import ConfigError, reason_of
 from agent_rl.settings.errors import Place, read_yaml, validated
 
@@ -156,8 +155,7 @@ def _from_known_shape(
     info = row["extra_info"] | {"split": split}
     if tool_selection is not None:
         info["tool_selection"] = tool_selection
-    further = {name: row.pop(name) for name in list(row) if name not in Row.model_fields}
-    return row | {"extra_info": further | info}
+    return without_further_columns(row | {"extra_info": info})
 
 
 def _prepare(options: dict[str, Any]) -> dict[str, Any]:

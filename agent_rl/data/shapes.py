@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent_rl.data.contract import IMAGE, VIDEO
+from agent_rl.data.contract import IMAGE, VIDEO, Row
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError
 
@@ -58,6 +58,13 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
     _complete(row, changes.append, number)
     _move_tools(row, changes.append, place)
     return row, changes
+
+
+def without_further_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row whose columns that are not in the contract have moved into `extra_info`."""
+    further = {name: value for name, value in row.items() if name not in Row.model_fields}
+    own = {name: value for name, value in row.items() if name in Row.model_fields}
+    return own | {"extra_info": further | row["extra_info"]}
 
 
 def as_messages(prompt: Any, place: str) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:

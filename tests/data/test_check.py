@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from agent_rl.data import arithmetic
+from agent_rl.data import RowWriter, arithmetic, read_parquet
 from agent_rl.data.check import DataReport, RowFinding, Rows, check_files, write_good
 from agent_rl.data.files import NumberedRow
 
@@ -158,9 +158,11 @@ def test_good_rows_are_written_and_the_others_kept_with_reasons(tmp_path: Path) 
     train = rows(0, 6)
     train[1]["prompt"] = []
     report = check(train=train)
-    kept: list[dict[str, Any]] = []
-    write_good(report, {"train": numbered("train", train)}, kept.append, tmp_path / "rejected.jsonl")
-    assert kept == train[:1] + train[2:]
+    read = [*train[:5], train[5] | {"level": "hard"}]
+    with RowWriter(tmp_path / "good.parquet") as writer:
+        write_good(report, {"train": numbered("train", read)}, writer.write, tmp_path / "rejected.jsonl")
+    train[5]["extra_info"]["level"] = "hard"
+    assert read_parquet(tmp_path / "good.parquet") == train[:1] + train[2:]
     (rejected,) = map(json.loads, (tmp_path / "rejected.jsonl").read_text().splitlines())
     assert (rejected["file"], rejected["row"], rejected["content"]) == ("train", 1, train[1])
     assert rejected["reason"].startswith("row contract: ")
