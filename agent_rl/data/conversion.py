@@ -12,10 +12,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -265,22 +266,16 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     return parser
 
 
-def _count(text: str) -> int:
-    if (number := int(text)) < 0:
-        raise argparse.ArgumentTypeError(f"expected a whole number that is not negative, got {text}")
-    return number
+def _number(text: str, kind: type, low: float, high: float, expected: str) -> Any:
+    with suppress(ValueError):
+        if low <= (number := kind(text)) < high:
+            return number
+    raise argparse.ArgumentTypeError(f"expected {expected}, got {text}")
 
 
-def _positive(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text}")
-    return number
-
-
-def _share(text: str) -> float:
-    if not 0 <= (share := float(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected a share of at least 0 and less than 1, got {text}")
-    return share
+_count = partial(_number, kind=int, low=0, high=math.inf, expected="a whole number that is not negative")
+_positive = partial(_number, kind=int, low=1, high=math.inf, expected="a whole number of 1 or more")
+_share = partial(_number, kind=float, low=0, high=1, expected="a share of at least 0 and less than 1")
 
 
 def _inputs(data_set: RawSet, common: Mapping[str, Any]) -> dict[str, Iterable[Raw]]:

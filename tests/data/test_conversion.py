@@ -110,6 +110,7 @@ def test_a_columns_value_may_name_the_split(convert: Any, tmp_path: Path) -> Non
     [
         (("--input", "absent.jsonl"), "error: absent.jsonl: there is no such file"),
         (("--limit", "0"), "expected a whole number of 1 or more, got 0"),
+        (("--limit", "1k"), "expected a whole number of 1 or more, got 1k"),
         (("--test_share", "1"), "expected a share of at least 0 and less than 1, got 1"),
     ],
 )
