@@ -143,10 +143,8 @@ def _from_known_shape(
     """Convert an example that is already a row in a shape that `as_row` reads; keys of the mapping take precedence."""
     defaults = {"data_source": mapping.data_source, "agent_name": agent_name, "ability": mapping.ability}
     given = mapping.model_dump(include=mapping.model_fields_set & {"data_source", "ability", "style"})
-    if (answer := _answer(example, mapping)) is not None:
-        given["ground_truth"] = answer
-    columns = {name: value for name, value in example.items() if value is not None}
-    row, _ = as_row(defaults | columns | given, number=index)
+    columns = [*example.items(), *given.items(), ("ground_truth", _answer(example, mapping))]
+    row, _ = as_row(defaults | {name: value for name, value in columns if value is not None}, number=index)
     if row.get("prompt") is None:
         remedy = "Set the question's column with --prompt and the answer's column with --answer"
         raise ConfigError("column prompt", f"the file has only the columns {', '.join(map(str, example))}", remedy)

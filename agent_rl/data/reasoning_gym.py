@@ -52,13 +52,7 @@ def generate(name: str, seed: int, count: int) -> Iterator[Raw]:
 
 
 def splits(name: str, seed: int, sizes: Mapping[str, int]) -> dict[str, Iterator[Raw]]:
-    """Return a generator's entries for `train` and `test`; no question is in both splits.
-
-    Args:
-        name: the generator.
-        seed: seed of both splits.
-        sizes: number of entries by split, before `train` loses the questions that are also in `test`.
-    """
+    """Return a generator's entries for `train` and `test`; `train` loses the questions that are also in `test`."""
     test = list(generate(name, 2 * seed * BLOCK, sizes["test"]))
     held_out = {raw.value["question"] for raw in test}
     train = generate(name, (2 * seed + 1) * BLOCK, sizes["train"])
