@@ -13,12 +13,15 @@ from torch.utils.data import Dataset
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from agent_rl.data.shapes import SHAPE_COLUMNS, as_row
+from agent_rl.data.storage import PACKED
 from agent_rl.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
 _MADE = ("prompt", "reward_model", "extra_info", "images", "videos")
 """Columns that `as_row` may add."""
+_NUMBER = "agent_rl_number"
+"""Column with the row's number, for rows without `extra_info.index`."""
 
 
 class RowDataSet(RLHFDataset):
@@ -34,6 +37,9 @@ class RowDataSet(RLHFDataset):
         empty = [name for name in dataframe.column_names if table.column(name).null_count == table.num_rows]
         dataframe = dataframe.remove_columns(empty)
         own = [name for name in dataframe.column_names if name not in SHAPE_COLUMNS]
+        info = dataframe.features.get("extra_info")
+        if not (isinstance(info, dict) and {"index", PACKED} & info.keys()):
+            dataframe = dataframe.add_column(_NUMBER, list(range(len(dataframe))))
         columns = list(dict.fromkeys([*own, *_MADE]))
         known_changes: set[str] = set()
 
@@ -41,7 +47,8 @@ class RowDataSet(RLHFDataset):
             """Give every row the same columns; if this were a method, `datasets` would copy the whole data set."""
             rows = []
             for values in zip(*batch.values(), strict=True):
-                row, changes = as_row(dict(zip(batch, values, strict=True)))
+                raw = dict(zip(batch, values, strict=True))
+                row, changes = as_row(raw, number=raw.pop(_NUMBER, 0))
                 if images := row.get("images"):
                     row["images"] = [_for_verl(image) for image in images]
                 rows.append(self._converted(row))
