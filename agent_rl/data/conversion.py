@@ -84,6 +84,7 @@ class RawSet:
         import pandas as pd
 
         options, rows = {"agent_name": self.agent_name, **options}, list[dict[str, Any]]()
+        examples = examples.astype(object).where(examples.notna(), None)
         for number, example in enumerate(examples.to_dict("records")):
             try:
                 rows.append(self.to_row(_without_arrays(example), split, number, **options))
@@ -93,16 +94,14 @@ class RawSet:
 
 
 def _without_arrays(value: Any) -> Any:
-    """Return a cell of a DataFrame with lists instead of arrays, and None instead of a missing value."""
-    import pandas as pd
-
+    """Return a cell of a DataFrame with lists instead of arrays."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
         return {key: _without_arrays(item) for key, item in value.items()}
     if isinstance(value, list):
         return list(map(_without_arrays, value))
-    return None if pd.api.types.is_scalar(value) and pd.isna(value) else value
+    return value
 
 
 def run(
