@@ -38,6 +38,9 @@ class AgentRLError(Exception):
 class ObservationError(AgentRLError):
     """The policy's own mistake; the message is written for the policy to read."""
 
+    reward: float | None = None
+    """The reward of the failed call, which an environment's `reward_turn` set."""
+
 
 class MalformedActionError(ObservationError):
     """The turn's text does not follow the agent's format."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from agent_rl.data.contract import check_row
 from agent_rl.data.files import NumberedRow, without_prompt
+from agent_rl.data.shapes import without_further_columns
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class DataReport:
         unit: unit of prompt lengths.
         rows: number of rows in each file.
         lengths: for each row, the values of `LABELS` and the length of the prompt.
-        counts: number of findings by kind.
+        counts: number of rows with a finding, by kind.
         errors: kinds of findings that are errors; rows with such findings must not be used for training.
         shown: the first findings of each kind, with the location of the row.
         bad: for every row with errors, the first of them, by (file, row).
@@ -83,6 +84,8 @@ class DataReport:
     shown: dict[str, list[tuple[str, RowFinding]]] = field(default_factory=dict)
     bad: dict[tuple[int, int], str] = field(default_factory=dict)
     graded: int = 0
+    _last: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    """For each kind of finding, the row to which a finding was last added."""
 
     def labels(self) -> dict[str, pd.DataFrame]:
         """For each of `LABELS`, return a table with row counts and prompt lengths per value, most frequent value first.
@@ -104,8 +107,9 @@ class DataReport:
         return tables
 
     def add(self, file: int, row: int, finding: RowFinding) -> None:
-        """Add a finding about a row."""
-        self.counts[finding.kind] += 1
+        """Add a finding about a row; findings of one kind about the same row must follow each other."""
+        self.counts[finding.kind] += self._last.get(finding.kind) != (file, row)
+        self._last[finding.kind] = file, row
         shown = self.shown.setdefault(finding.kind, [])
         if len(shown) < MOST_SHOWN:
             shown.append((f"{self.files[file]}, row {row}", finding))
@@ -146,7 +150,8 @@ class DataReport:
         for kind, count in self.counts.most_common():
             is_error = kind in self.errors
             (place, finding), *others = self.shown[kind]
-            more = f". Also {'; '.join(other for other, _ in others)}" if others else ""
+            places = [other for other in dict.fromkeys(other for other, _ in others) if other != place]
+            more = f". Also {'; '.join(places)}" if places else ""
             head = (f"{'error' if is_error else 'note '} {kind}, {_rows(count)}: ", "red" if is_error else "yellow")
             yield Text.assemble(head, f"{place}: {finding.text}. {finding.remedy.rstrip('.')}{more}")
 
@@ -220,8 +225,9 @@ def check_files(
                     columns = [name for name in row if name != "extra_info"]
                     report.add(file, number, RowFinding(CONTRACT, *without_prompt(report.files[file], columns)))
                     continue
-                for change in changes:
-                    report.add(file, number, RowFinding("converted when read", change, "No action needed", False))
+                if changes:
+                    text = "; ".join(changes)
+                    report.add(file, number, RowFinding("converted when read", text, "No action needed", False))
                 row = {**known.defaults, **row}
                 if _check_one(report, (file, number), row, place, known):
                     task = _digest(_prompt_text(row), _context(row))
@@ -263,16 +269,16 @@ def _duplicates(digests: Sequence[tuple[Any, ...]], files: Sequence[str]) -> Ite
     import pandas as pd
 
     rows = pd.DataFrame(digests, columns=["file", "row", "split", "task", "truth"])
-    firsts = rows.drop_duplicates("task")
+    firsts, in_conflict = rows.drop_duplicates("task"), set[bytes]()
     for row in rows[rows.duplicated("task")].merge(firsts, "left", "task", suffixes=("", "_of_first")).itertuples():
         first = f"row {row.row_of_first}"
         if row.file != row.file_of_first:
             first = f"{files[row.file_of_first]}, {first}"
         if row.truth != row.truth_of_first:
-            pair = (
-                (row.file, row.row, first),
-                (row.file_of_first, row.row_of_first, f"{files[row.file]}, row {row.row}"),
-            )
+            pair = [(row.file, row.row, first)]
+            if row.task not in in_conflict:
+                pair.append((row.file_of_first, row.row_of_first, f"{files[row.file]}, row {row.row}"))
+            in_conflict.add(row.task)
             for file, number, other in pair:
                 text = f"{other} asks the same question and has a different ground truth"
                 yield file, number, RowFinding(CONFLICT, text, "Keep the row with the right ground truth")
@@ -302,7 +308,7 @@ def _prompt_text(row: Mapping[str, Any]) -> str:
 def _context(row: Mapping[str, Any]) -> str:
     """Return the columns that, together with the prompt, identify a row's task: tools, user, environment and media."""
     info = row["extra_info"]
-    keys = ("tools_kwargs", "tool_selection", "interaction_kwargs", "user", "environment_row")
+    keys = ("tools_kwargs", "tool_selection", "functions", "interaction_kwargs", "user", "environment_row")
     parts = [info.get(key) for key in keys]
     parts += [row.get("images"), row.get("videos")]
     return json.dumps(parts, sort_keys=True, default=repr) if any(parts) else ""
@@ -316,6 +322,8 @@ def write_good(
 ) -> None:
     """Write the rows without errors, and write the rejected rows, with the reasons, to a second file.
 
+    Columns of good rows that are not in the contract move into `extra_info`.
+
     Args:
         report: the report on the same files.
         files: the rows of each file, read a second time.
@@ -326,7 +334,7 @@ def write_good(
         for file, rows in enumerate(files.values()):
             for _, number, row, _ in rows:
                 if (reason := report.bad.get((file, number))) is None:
-                    write(row)
+                    write(without_further_columns(row))
                 else:
                     line = {"file": report.files[file], "row": number, "reason": reason, "content": row}
                     out.write(json.dumps(line, default=repr, ensure_ascii=False) + "\n")

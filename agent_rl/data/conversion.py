@@ -12,10 +12,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -73,7 +74,7 @@ class RawSet:
         """Convert a table of examples to a table of rows, which `write_parquet` accepts.
 
         Args:
-            examples: the examples, with the columns of the published data set.
+            examples: the examples, with the columns of the published data set; a missing value counts as null.
             split: the split to which all rows belong.
             options: options for `to_row`.
 
@@ -83,12 +84,24 @@ class RawSet:
         import pandas as pd
 
         options, rows = {"agent_name": self.agent_name, **options}, list[dict[str, Any]]()
+        examples = examples.astype(object).where(examples.notna(), None)
         for number, example in enumerate(examples.to_dict("records")):
             try:
-                rows.append(self.to_row(example, split, number, **options))
+                rows.append(self.to_row(_without_arrays(example), split, number, **options))
             except ConfigError as error:
                 raise ConfigError(f"row {number}, {error.key}", error.problem, error.remedy) from error
         return pd.DataFrame(rows)
+
+
+def _without_arrays(value: Any) -> Any:
+    """Return a cell of a DataFrame with lists instead of arrays."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _without_arrays(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_without_arrays, value))
+    return value
 
 
 def run(
@@ -252,22 +265,16 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     return parser
 
 
-def _count(text: str) -> int:
-    if (number := int(text)) < 0:
-        raise argparse.ArgumentTypeError(f"expected a whole number that is not negative, got {text}")
-    return number
+def _number(text: str, kind: type, low: float, high: float, expected: str) -> Any:
+    with suppress(ValueError):
+        if low <= (number := kind(text)) < high:
+            return number
+    raise argparse.ArgumentTypeError(f"expected {expected}, got {text}")
 
 
-def _positive(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text}")
-    return number
-
-
-def _share(text: str) -> float:
-    if not 0 <= (share := float(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected a share of at least 0 and less than 1, got {text}")
-    return share
+_count = partial(_number, kind=int, low=0, high=math.inf, expected="a whole number that is not negative")
+_positive = partial(_number, kind=int, low=1, high=math.inf, expected="a whole number of 1 or more")
+_share = partial(_number, kind=float, low=0, high=1, expected="a share of at least 0 and less than 1")
 
 
 def _inputs(data_set: RawSet, common: Mapping[str, Any]) -> dict[str, Iterable[Raw]]:

@@ -16,10 +16,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from agent_rl.data.contract import Row
 from agent_rl.data.conversion import RawSet, text_of, value_of
 from agent_rl.data.rows import RESERVED_KEYS, make_row
-from agent_rl.data.shapes import as_row
+from agent_rl.data.shapes import as_row, without_further_columns
 from agent_rl.errors import ConfigError, reason_of
 from agent_rl.settings.errors import Place, read_yaml, validated
 
@@ -106,12 +105,11 @@ def to_row(
         prompt = [{"role": "system", "content": mapping.system}, *turns]
     mapped = {mapping.prompt, mapping.answer, mapping.id, mapping.images}
     images = value_of(example, mapping.images) if mapping.images else None
-    has_answer = mapping.answer is not None and (mapping.style == "rule" or example.get(mapping.answer) is not None)
     return make_row(
         prompt=prompt,
         question=question,
         data_source=mapping.data_source,
-        ground_truth=_answer(example, str(mapping.answer)) if has_answer else None,
+        ground_truth=_answer(example, mapping),
         split=split,
         index=value_of(example, mapping.id) if mapping.id else index,
         ability=mapping.ability,
@@ -122,7 +120,11 @@ def to_row(
     )
 
 
-def _answer(example: Mapping[str, Any], column: str) -> Any:
+def _answer(example: Mapping[str, Any], mapping: ColumnMapping) -> Any:
+    """Return the right answer, or None if no column contains it, or it is optional and missing."""
+    column = mapping.answer
+    if column is None or (mapping.style != "rule" and example.get(column) in (None, "")):  # a CSV file has no null
+        return None
     value = value_of(example, column)
     if isinstance(value, bool):
         raise ConfigError(f"column {column}", f"expected an answer, got {value}", "Write it as text, such as yes or no")
@@ -138,17 +140,20 @@ def _from_known_shape(
     agent_name: str,
     tool_selection: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Convert an example that is already a row in any shape that `as_row` reads."""
+    """Convert an example that is already a row in a shape that `as_row` reads; keys of the mapping take precedence."""
     defaults = {"data_source": mapping.data_source, "agent_name": agent_name, "ability": mapping.ability}
-    row, _ = as_row(defaults | {name: value for name, value in example.items() if value is not None}, number=index)
+    given = mapping.model_dump(include=mapping.model_fields_set & {"data_source", "ability", "style"})
+    columns = [*example.items(), *given.items(), ("ground_truth", _answer(example, mapping))]
+    row, _ = as_row(defaults | {name: value for name, value in columns if value is not None}, number=index)
     if row.get("prompt") is None:
         remedy = "Set the question's column with --prompt and the answer's column with --answer"
         raise ConfigError("column prompt", f"the file has only the columns {', '.join(map(str, example))}", remedy)
-    info = {"split": split} | row["extra_info"]
+    if not isinstance(row["extra_info"], Mapping):
+        return row  # `check_row` reports the column
+    info = row["extra_info"] | {"split": split}
     if tool_selection is not None:
         info["tool_selection"] = tool_selection
-    further = {name: row.pop(name) for name in list(row) if name not in Row.model_fields}
-    return row | {"extra_info": further | info}
+    return without_further_columns(row | {"extra_info": info})
 
 
 def _prepare(options: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +163,12 @@ def _prepare(options: dict[str, Any]) -> dict[str, Any]:
     content = read_yaml(file) if file else {}
     if not isinstance(content, Mapping):
         raise ConfigError("--mapping", f"{file} is not a mapping", "Write keys such as `prompt: question`")
-    return {"mapping": validated(ColumnMapping, dict(content) | values, Place(file=file))}
+    mapping = validated(ColumnMapping, dict(content) | values, Place(file=file))
+    for name in ("id", "system", "images"):
+        if mapping.prompt is None and mapping.template is None and getattr(mapping, name) is not None:
+            remedy = "Set the column of the question or the messages with --prompt"
+            raise ConfigError(f"--{name}", "it has no effect without --prompt or --template", remedy)
+    return {"mapping": mapping}
 
 
 _ARGUMENTS = {

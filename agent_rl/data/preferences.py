@@ -11,7 +11,8 @@ r"""Converts preferences to rows for training with a reward model, or to pairs f
 Except for JudgeBench, a row contains the conversation before the answer, with `style: model`. The answers are in
 `extra_info` (`chosen`, `rejected`), and the chosen answer is the ground truth, which a reward model can ignore. With
 `--judge`, and always for JudgeBench, a row asks a judge which of two answers is better, in an order that depends on
-`index`. The ground truth of a row for a judge is `A` or `B`, and the answers are in `extra_info.answers`.
+`index`. The ground truth of a row for a judge is `A` or `B`, and the answers are in `extra_info.answers`; pairs without
+a better answer are omitted.
 """
 
 from __future__ import annotations
@@ -152,13 +153,18 @@ def _answer(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
+def _tie(row: Mapping[str, Any]) -> str:
+    is_tie = row["ability"] == "judge" and row["extra_info"].get("preference") == "tie"
+    return "because a judge cannot choose between equal answers" if is_tie else ""
+
+
 def _set(name: str, source: str, **splits: str) -> RawSet:
     hub = {split: Hub(source, None, name) for split, name in splits.items()}
     arguments: dict[str, dict[str, Any]] = {
         "--data_source": {"default": source, "help": "Data source of the rows, default: %(default)s"},
         "--judge": {"action": "store_true", "help": "Make rows that ask a judge which of two answers is better"},
     }
-    return RawSet(name, to_row, hub, agent_name="single_turn_agent", arguments=arguments)
+    return RawSet(name, to_row, hub, agent_name="single_turn_agent", arguments=arguments, trial=_tie)
 
 
 FULL_HH_RLHF = _set("full_hh_rlhf", "Dahoas/full-hh-rlhf", train="train", test="test")

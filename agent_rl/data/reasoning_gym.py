@@ -15,6 +15,9 @@ from agent_rl.data.rows import makes_row
 from agent_rl.data.sources import Raw
 from agent_rl.errors import ConfigError, did_you_mean
 
+BLOCK = 1_000_000
+"""Distance between the seeds of two splits, because a generator makes its entry number i from the seed plus i."""
+
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,13 +47,20 @@ def generate(name: str, seed: int, count: int) -> Iterator[Raw]:
 
     if name not in DATASETS:
         raise ConfigError("--generator", f"there is no generator {name!r}", did_you_mean(name, DATASETS))
-    for number, entry in enumerate(create_dataset(name, seed=seed, size=count)):
+    for number, entry in enumerate(create_dataset(name, seed=seed, size=count) if count else ()):
         yield Raw(f"{name}, seed {seed}, entry {number}", dict(entry))
 
 
+def splits(name: str, seed: int, sizes: Mapping[str, int]) -> dict[str, Iterator[Raw]]:
+    """Return a generator's entries for `train` and `test`; `train` loses the questions that are also in `test`."""
+    test = list(generate(name, 2 * seed * BLOCK, sizes["test"]))
+    held_out = {raw.value["question"] for raw in test}
+    train = generate(name, (2 * seed + 1) * BLOCK, sizes["train"])
+    return {"train": (raw for raw in train if raw.value["question"] not in held_out), "test": iter(test)}
+
+
 def _generate(options: dict[str, Any], seed: int, sizes: Mapping[str, int]) -> dict[str, Iterator[Raw]]:
-    name, seeds = options.pop("generator"), {"train": 2 * seed + 1, "test": 2 * seed}
-    return {split: generate(name, seeds[split], size) for split, size in sizes.items() if size}
+    return splits(options.pop("generator"), seed, sizes)
 
 
 _GENERATOR = {"required": True, "metavar": "NAME", "help": "Name of a generator, for example leg_counting"}

@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent_rl.data.contract import IMAGE, VIDEO
+from agent_rl.data.contract import IMAGE, VIDEO, Row
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError
 
@@ -58,6 +58,13 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
     _complete(row, changes.append, number)
     _move_tools(row, changes.append, place)
     return row, changes
+
+
+def without_further_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row whose columns that are not in the contract have moved into `extra_info`."""
+    further = {name: value for name, value in row.items() if name not in Row.model_fields}
+    own = {name: value for name, value in row.items() if name in Row.model_fields}
+    return own | {"extra_info": further | row["extra_info"]}
 
 
 def as_messages(prompt: Any, place: str) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
@@ -115,9 +122,11 @@ def _move_prompt(row: dict[str, Any], changed: Callable[[str], None], place: str
 
 def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None]) -> None:
     """Take the assistant's last turn out of the prompt; the turn becomes the ground truth if the row has none."""
-    row["extra_info"] = {**(row.get("extra_info") or {}), "answer": answer}
-    truth = (row.get("reward_model") or {}).get("ground_truth", row.get("ground_truth"))
-    if truth is None:
+    info, model = (row.get(column) or {} for column in ("extra_info", "reward_model"))
+    if not isinstance(info, Mapping) or not isinstance(model, Mapping):
+        return  # `check_row` reports the column
+    row["extra_info"] = {**info, "answer": answer}
+    if model.get("ground_truth", row.get("ground_truth")) is None:
         row["ground_truth"] = answer
         changed("the assistant's last turn is read as ground_truth, not as part of the prompt")
     else:
@@ -150,6 +159,8 @@ def _complete(row: dict[str, Any], changed: Callable[[str], None], number: int) 
 
 def _move_tools(row: dict[str, Any], changed: Callable[[str], None], place: str) -> None:
     info = row["extra_info"]
+    if not isinstance(info, dict):
+        return
     tools, config, syntax = (row.pop(name, None) for name in _TOOLS)
     if tools is not None:
         names = [_tool_name(tool) for tool in tools] if isinstance(tools, list | tuple) else None

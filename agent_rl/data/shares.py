@@ -41,7 +41,7 @@ def shares(
 
 def _by_pattern(weights: Mapping[str, float], names: Sequence[str], key: str) -> list[float]:
     for pattern in weights:
-        if not any(fnmatchcase(name, pattern) for name in names):
+        if not any(name == pattern or fnmatchcase(name, pattern) for name in names):
             raise ConfigError(f"{key}.{pattern}", "no row has this data_source", did_you_mean(pattern, names))
     values = []
     for name in names:

@@ -27,7 +27,7 @@ SPLITS = {
 }
 """For each name that data sets give to a split, the name of the output split."""
 _LARGEST_FIELD = 2**31 - 1
-_SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
+_SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+(-[0-9a-f]{16})?)?)?")
 
 
 class Raw(NamedTuple):
@@ -145,11 +145,13 @@ def _decoded(file: Path, lines: Iterable[bytes]) -> Iterator[str]:
 def _csv(file: Path) -> Iterator[Raw]:
     csv.field_size_limit(_LARGEST_FIELD)
     with _open(file) as lines:
-        reader = csv.reader(_decoded(file, lines), delimiter="\t" if _suffix(file) == ".tsv" else ",")
+        reader = csv.reader(_decoded(file, lines), delimiter="\t" if _suffix(file) == ".tsv" else ",", strict=True)
+        read = 0  # number of lines in the rows so far
         try:
             names = next(reader, [])
             if duplicates := sorted({name for name in names if names.count(name) > 1}):
                 raise ConfigError(f"{file}, line 1", f"the {duplicates[0]!r} column occurs twice", "Rename a column")
+            read = reader.line_num
             for cells in reader:
                 place = f"{file}, line {reader.line_num}"
                 if cells and len(cells) != len(names):
@@ -157,9 +159,11 @@ def _csv(file: Path) -> Iterator[Raw]:
                     raise ConfigError(place, problem, "Quote text with commas or line breaks, and close the quotes")
                 if cells:
                     yield Raw(place, dict(zip(names, cells, strict=True)))
+                read = reader.line_num
         except csv.Error as error:
-            problem = f"it is not CSV ({error})"
-            raise ConfigError(f"{file}, line {reader.line_num}", problem, "Write the file again") from error
+            problem = f"the row that begins here is not CSV ({error})"
+            remedy = "Quote text with quotes, commas or line breaks, double the quotes in it, and close the quotes"
+            raise ConfigError(f"{file}, line {read + 1}", problem, remedy) from error
 
 
 def _json(file: Path) -> Iterator[Raw]:

@@ -34,7 +34,8 @@ PROMPT = """\
 
 Answer with one SQLite query in a ```sql block."""
 _TODAY = "\n\nToday is {now:%Y-%m-%d}, and the time {now:%H:%M:%S}. Write it into the query where you need it."
-_CLOCK = re.compile(r"'now'|\bCURRENT_(?:DATE|TIMESTAMP)\b", re.IGNORECASE)
+_CLOCK = re.compile(r"'now'|\bCURRENT_(?:DATE|TIMESTAMP|TIME)\b", re.IGNORECASE)
+_STATEMENT = re.compile(r"""(?:'[^']*'|"[^"]*"|[^;])+""")  # a semicolon in quotes belongs to the statement
 
 
 @makes_row
@@ -53,7 +54,7 @@ def to_row(example: Mapping[str, Any], databases: Path, now: datetime, tool: str
     name = text_of(example, "db_id", "db_name")
     database, spec = database_file(databases, name), example.get("reward_spec")
     query = text_of(spec, "ground_truth") if isinstance(spec, Mapping) else text_of(example, "query", "SQL", "sql")
-    queries = [part.strip() for part in query.split(";") if part.strip()]
+    queries = [part.strip() for part in _STATEMENT.findall(query) if part.strip()]
     pinned = [at_time(query, now) for query in queries]
     if "prompt" in example and "question" not in example:
         prompt: Any = as_messages(example["prompt"], "column prompt")[0]
@@ -92,7 +93,8 @@ def at_time(query: str, now: datetime) -> str:
     """Return an SQLite query that uses the time `now` instead of the clock."""
 
     def literal(match: re.Match[str]) -> str:
-        return f"'{now:%Y-%m-%d}'" if match[0].upper() == "CURRENT_DATE" else f"'{now:%Y-%m-%d %H:%M:%S}'"
+        form = {"CURRENT_DATE": "%Y-%m-%d", "CURRENT_TIME": "%H:%M:%S"}.get(match[0].upper(), "%Y-%m-%d %H:%M:%S")
+        return f"'{now:{form}}'"
 
     return _CLOCK.sub(literal, query)
 

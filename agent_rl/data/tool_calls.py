@@ -121,7 +121,8 @@ def read_with_answers(path: Path) -> Iterator[Raw]:
 def _declaration(function: Mapping[str, Any]) -> dict[str, Any]:
     """Return the declaration of a function, with its parameters as a JSON schema."""
     parameters = value_of(function, "parameters")
-    if "properties" not in parameters:  # xLAM: {argument: {type: "str, optional", description, default}}
+    if "properties" not in parameters and not isinstance(parameters.get("type"), str):
+        # xLAM: {argument: {type: "str, optional", description, default}}
         required = [key for key, value in parameters.items() if "optional" not in str(value.get("type"))]
         parameters = {"type": "dict", "properties": parameters, "required": required}
     schema = _schema(parameters)

@@ -49,14 +49,14 @@ def install(family: str, base: str = sys.executable) -> Path:
         ConfigError: the packages cannot be installed.
     """
     python = _folder(family) / "bin" / "python"
-    packages = PACKAGES[family]
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
     try:
         subprocess.run([base, "-m", "venv", "--clear", str(python.parents[1])], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--disable-pip-version-check", *packages], check=True)
+        subprocess.run([*pip, *PACKAGES[family]], check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         python.unlink(missing_ok=True)
         remedy = "See the output above, or name another Python with --python"
-        raise ConfigError(family, f"{packages[-1]} cannot be installed", remedy) from error
+        raise ConfigError(family, f"its packages cannot be installed: {str(error).rstrip('.')}", remedy) from error
     return python
 
 

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from agent_rl.environments import serve
 from agent_rl.environments.environment import Environment
 from agent_rl.environments.install import python_of
+from agent_rl.environments.kind import OWN
 from agent_rl.environments.session import MESSAGE
 from agent_rl.errors import ConfigError, ToolError, UnscoredError
 from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
@@ -145,13 +146,18 @@ def class_of(family: str, identifier: str) -> type[Environment]:
     and `methods` (the methods among `step` and `solve` that the environment defines).
 
     Raises:
-        ConfigError: the family's Python does not exist, or the family does not contain the environment.
+        ConfigError: the family's Python does not exist, the family does not contain the environment, or the name of a
+            tool is reserved.
     """
     process = Process.of(family)
     try:
         about = process.ask(None, "describe", identifier)
     except ValueError as error:
         raise ConfigError(f"{family}:{identifier}", str(error), "Name another environment") from error
+    for name in (tool["name"] for tool in about["tools"]):
+        if name in OWN or name.startswith("_"):
+            problem = f"agent_rl cannot offer its tool {name!r}, because the name is reserved"
+            raise ConfigError(f"{family}:{identifier}", problem, "Rename the tool")
     own = {"step": ServedEnvironment._step, "solve": ServedEnvironment._solve}
     space: dict[str, Any] = {name: own[name] for name in about["methods"]}
     space |= {tool["name"]: _method(tool) for tool in about["tools"]}

@@ -99,12 +99,17 @@ class EnvironmentSession:
         """Call a tool.
 
         Raises:
-            ToolError: the environment has ended the episode, or the method raised this error.
+            ToolError: the environment has ended the episode, or the method raised this error, whose `reward` is then
+                the turn's reward.
         """
         async with self._turn:
             if self.done:
                 raise ToolError("the episode is over")
-            result = await self.run(name, **converted(self.kind.arguments.get(name), arguments))
+            try:
+                result = await self.run(name, **converted(self.kind.arguments.get(name), arguments))
+            except ToolError as error:
+                error.reward = self._turn_reward()
+                raise
             try:
                 output = as_output(result)
             except (TypeError, ValueError) as error:

@@ -155,11 +155,16 @@ def _data(module: ModuleType, files: Sequence[str], several: bool, place: Place)
         raise place.error(problem, f"Define train_dataset in the file, or add a file of rows: '{ADDED}rows.parquet'")
     if train is None:
         return {}
-    rows = [dict(row) for row in itertools.islice(train, MOST_ROWS)]
+    rows = _rows(train)
     if test is not None:
-        return {"train": rows, "test": [dict(row) for row in itertools.islice(test, MOST_ROWS)]}
+        return {"train": rows, "test": _rows(test)}
     train, test = ([row for number, row in enumerate(rows) if split_of(number) == split] for split in SPLITS)
     return {"train": train, "test": test or rows}
+
+
+def _rows(data: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the rows of a data set; if it has no length, and may thus be endless, only the first `MOST_ROWS`."""
+    return [dict(row) for row in itertools.islice(data, None if hasattr(data, "__len__") else MOST_ROWS)]
 
 
 def _listed(module: ModuleType, name: str) -> list[Any]:

@@ -14,7 +14,7 @@ import inspect
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
@@ -27,7 +27,7 @@ from agent_rl.environments.kind import NAME, ROW, SPLITS, EnvironmentType, envir
 from agent_rl.environments.loading import load_environment
 from agent_rl.environments.session import EnvironmentSession
 from agent_rl.errors import AgentRLError, ConfigError, ObservationError, UnscoredError
-from agent_rl.settings.user_code import defined_at
+from agent_rl.settings.user_code import defined_at, is_users
 from agent_rl.trajectory import StopReason, Trajectory
 
 WORLD = "environment"
@@ -151,7 +151,9 @@ def worked_world(names: Mapping[str, str]) -> World:
         return {split: list(islice(rest["test" if split == "test" else "train"], count))
                 for split, count in counts.items()}  # fmt: skip
 
-    codes = (Path(inspect.getfile(kinds[name].cls)).read_text(encoding="utf-8") for name in sorted(kinds))
+    classes = [kinds[name].cls for name in sorted(kinds)]
+    bases = [base for cls in classes for base in cls.__mro__ if base is cls or is_users(base)]
+    codes = (Path(file).read_text(encoding="utf-8") for file in dict.fromkeys(map(inspect.getfile, bases)))
     # comments and blank lines do not change the hash
     digest = hashlib.sha256("".join(ast.dump(ast.parse(code)) for code in codes).encode())
     habits: dict[str, Habit] = {name: partial(turns, name) for name in _HABITS} | {"unreadable": _unreadable}
@@ -199,8 +201,11 @@ def _rewards(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes:
                 if session.done or trajectory.answer is not None:
                     break
                 if step.tool:
-                    with suppress(ObservationError):
-                        turns += (await session.call(step.tool, dict(step.arguments))).reward or 0.0
+                    try:
+                        earned = (await session.call(step.tool, dict(step.arguments))).reward
+                    except ObservationError as error:
+                        earned = error.reward
+                    turns += earned or 0.0
                 else:
                     text, reward_of_turn = await session.step(step.message)
                     turns += reward_of_turn or 0.0

@@ -176,7 +176,7 @@ class ToolSession:
             output = await self._execute(call, result)
         except ObservationError as error:
             result.status = _STATUS.get(type(error), ToolStatus.ERROR)
-            output = ToolOutput(f"Error: {error}")
+            output = ToolOutput(f"Error: {error}", reward=error.reward)
         except (UnscoredError, FatalError):
             raise
         except Exception as error:  # the traceback is logged; the policy sees at most one line

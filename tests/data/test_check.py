@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from agent_rl.data import arithmetic
+from agent_rl.data import RowWriter, arithmetic, read_parquet
 from agent_rl.data.check import DataReport, RowFinding, Rows, check_files, write_good
 from agent_rl.data.files import NumberedRow
 
@@ -65,6 +65,28 @@ def test_each_kind_of_mistake_is_found_at_its_row() -> None:
     assert (place, finding.text) == ("test, row 2", "train, row 11 asks the same question")
 
 
+def test_rows_are_counted_once_for_each_kind_of_mistake() -> None:
+    train = rows(0, 3)
+    for row in train[1:]:
+        row["prompt"] = train[0]["prompt"]
+
+    def names(row: Any) -> Iterator[RowFinding]:
+        yield from (RowFinding("tool", f"there is no {name}", "Name another") for name in ("saw", "axe"))
+
+    read = [each._replace(changes=["one", "two"]) for each in numbered("train", train)]
+    report, _ = check_files({"train": read}, Rows(names=names))
+    assert report.counts == {"converted when read": 3, "tool": 3, "two ground truths": 3}
+    assert [finding.text for _, finding in report.shown["tool"]] == ["there is no saw", "there is no axe"] * 2 + [
+        "there is no saw"
+    ]
+    lines = sorted(line.plain for line in report.lines())
+    assert "two ground truths, 3 rows: train, row 1: row 0 asks" in lines[0] + lines[1]
+    assert lines[0].endswith("Also train, row 1; train, row 2")
+    assert lines[2] == (
+        "note  converted when read, 3 rows: train, row 0: one; two. No action needed. Also train, row 1; train, row 2"
+    )
+
+
 def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:
     train = rows(0, 8)
     report = check(one=train, two=train[:1])
@@ -79,6 +101,7 @@ def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:
         ({"prompt": [{"role": "user", "content": "How many  apples\nare left?"}]}, True),
         ({"prompt": [{"role": "user", "content": "How many APPLES are left?"}]}, False),
         ({"extra_info": {"index": 1, "tools_kwargs": {"sql": {"create_kwargs": {"database": "b"}}}}}, False),
+        ({"extra_info": {"index": 1, "functions": [{"name": "count", "parameters": {}}]}}, False),
         ({"extra_info": {"index": 1, "user": {"replies": ["7"]}}}, False),
         ({"extra_info": {"index": 1, "environment": "lockers", "environment_row": '{"code": 7}'}}, False),
     ],
@@ -135,9 +158,11 @@ def test_good_rows_are_written_and_the_others_kept_with_reasons(tmp_path: Path) 
     train = rows(0, 6)
     train[1]["prompt"] = []
     report = check(train=train)
-    kept: list[dict[str, Any]] = []
-    write_good(report, {"train": numbered("train", train)}, kept.append, tmp_path / "rejected.jsonl")
-    assert kept == train[:1] + train[2:]
+    read = [*train[:5], train[5] | {"level": "hard"}]
+    with RowWriter(tmp_path / "good.parquet") as writer:
+        write_good(report, {"train": numbered("train", read)}, writer.write, tmp_path / "rejected.jsonl")
+    train[5]["extra_info"]["level"] = "hard"
+    assert read_parquet(tmp_path / "good.parquet") == train[:1] + train[2:]
     (rejected,) = map(json.loads, (tmp_path / "rejected.jsonl").read_text().splitlines())
     assert (rejected["file"], rejected["row"], rejected["content"]) == ("train", 1, train[1])
     assert rejected["reason"].startswith("row contract: ")

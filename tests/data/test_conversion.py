@@ -10,6 +10,8 @@ import pytest
 from agent_rl.data import read_parquet, write_parquet
 from agent_rl.data.conversion import RawSet
 from agent_rl.data.gsm8k import GSM8K
+from agent_rl.data.math_choice import MATH_CHOICE
+from agent_rl.data.math_dataset import MATH_DATASET
 from agent_rl.data.rows import make_row
 from agent_rl.errors import ConfigError
 
@@ -48,6 +50,20 @@ def test_a_table_of_examples_becomes_a_table_of_rows(convert: Any, tmp_path: Pat
     assert read_parquet(tmp_path / "table.parquet") == read_parquet(tmp_path / "rows.parquet")
     with pytest.raises(ConfigError, match=r"^row 1, column answer: no number after '####' in 'two'"):
         GSM8K.table(pd.DataFrame({"question": ["1 + 1?", "1 + 1?"], "answer": ["#### 2", "two"]}))
+
+
+def test_a_table_may_have_arrays_and_missing_values(tmp_path: Path) -> None:
+    choices = [{"label": ["A", "B"], "text": ["one", "two"]}] * 2
+    arc = pd.DataFrame({"question": ["1 + 1?", "2 - 1?"], "choices": choices, "answerKey": ["B", "A"]})
+    arc.to_parquet(tmp_path / "arc.parquet")  # pandas reads lists as arrays
+    rows = MATH_CHOICE.table(pd.read_parquet(tmp_path / "arc.parquet"))
+    assert rows.to_dict("records") == MATH_CHOICE.table(arc).to_dict("records")
+    assert [row["ground_truth"] for row in rows["reward_model"]] == ["B", "A"]
+    levels = pd.DataFrame({"problem": ["1 + 1?", "2 + 2?"], "answer": ["2", "4"], "level": [3, None]})
+    write_parquet(MATH_DATASET.table(levels), tmp_path / "rows.parquet")
+    assert [row["extra_info"].get("level") for row in read_parquet(tmp_path / "rows.parquet")] == [3, None]
+    with pytest.raises(ConfigError, match=r"^row 1, column answer: the value is None"):
+        MATH_DATASET.table(levels.assign(answer=["2", None]))
 
 
 def test_files_have_the_split_that_their_names_say(convert: Any, tmp_path: Path, file: str) -> None:
@@ -94,6 +110,7 @@ def test_a_columns_value_may_name_the_split(convert: Any, tmp_path: Path) -> Non
     [
         (("--input", "absent.jsonl"), "error: absent.jsonl: there is no such file"),
         (("--limit", "0"), "expected a whole number of 1 or more, got 0"),
+        (("--limit", "1k"), "expected a whole number of 1 or more, got 1k"),
         (("--test_share", "1"), "expected a share of at least 0 and less than 1, got 1"),
     ],
 )

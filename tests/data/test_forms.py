@@ -294,6 +294,19 @@ def test_several_turns_are_said_by_a_scripted_user_and_their_calls_are_one_list(
     ]
 
 
+def test_a_judge_gets_no_pair_of_equal_answers(
+    convert: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = {"prompt": "Bye?", "response_1": "Good bye.", "response_2": "See you."}
+    lines = [json.dumps(pair | {"preference_strength": strength}) for strength in (0, 2)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
+    arguments = (preferences.PREFERENCE_PAIRS, "--input", tmp_path / "pairs.jsonl")
+    (row,) = convert(*arguments, "--judge")["train"]
+    assert row["extra_info"]["answers"] == ["See you.", "Good bye."]
+    assert "omitted: 1 rows, because a judge cannot choose between equal answers" in capsys.readouterr().out
+    assert [row["extra_info"].get("preference") for row in convert(*arguments)["train"]] == ["tie", None]
+
+
 def test_another_agent_gets_the_functions_as_its_tools() -> None:
     to_row = partial(tool_calls.to_row, split="test", index=0, agent_name="tool_call_agent")
     nested = {"type": "dict", "properties": {"at": {"type": "tuple", "items": {"type": "float"}}, "x": {"type": "any"}}}
@@ -306,3 +319,5 @@ def test_another_agent_gets_the_functions_as_its_tools() -> None:
     (spec,) = declared_functions(to_row(xlam)["extra_info"]["functions"])
     assert spec.parameters["required"] == ["a"]
     assert [each["type"] for each in spec.parameters["properties"].values()] == ["integer", "array"]
+    bare = to_row(xlam | {"tools": [ADD | {"parameters": {"type": "dict"}}]})
+    assert bare["extra_info"]["functions"] == [ADD | {"parameters": {"type": "object"}}]

@@ -61,12 +61,41 @@ def test_rows_in_shapes_of_guides_need_no_mapping(one: Any, tmp_path: Path) -> N
     assert row["extra_info"] == {"split": "test", "index": 0, "answer": "4", "id": 7}
 
 
+def test_options_take_precedence_over_a_row_in_the_shape_of_a_guide(one: Any) -> None:
+    turns = [{"from": "human", "value": "Half of 8?"}, {"from": "gpt", "value": "Let me see. It is four."}]
+    row = {"conversations": turns, "label": 4, "data_source": "theirs", "ability": "chat"}
+    found = one(row, "--answer", "label", "--data_source", "gsm8k", "--ability", "math", "--style", "model")
+    assert (found["data_source"], found["ability"]) == ("gsm8k", "math")
+    assert found["reward_model"] == {"style": "model", "ground_truth": "4"}
+    assert found["extra_info"]["answer"] == "Let me see. It is four."
+    without = one({"prompt": "Write a poem."}, "--style", "model")
+    assert without["reward_model"] == {"style": "model"}
+
+
+def test_an_optional_answer_may_be_empty_in_a_csv_file(tmp_path: Path, convert: Any) -> None:
+    (tmp_path / "rows.csv").write_text("q,a\nHalf of 8?,4\nWrite a poem.,\n")
+    arguments = ("--input", tmp_path / "rows.csv", "--prompt", "q", "--answer", "a", "--style", "model")
+    rows = convert(FROM_FILE, *arguments, "--test_share", "0")["train"]
+    assert [row["reward_model"].get("ground_truth") for row in rows] == ["4", None]
+
+
+def test_the_split_of_a_row_is_that_of_its_file(one: Any) -> None:
+    row = {"prompt": "Half of 8?", "ground_truth": 4, "extra_info": {"split": "train", "index": 3}}
+    assert one(row)["extra_info"] == {"split": "test", "index": 3}
+
+
+def test_a_column_of_the_contract_with_text_is_named(tmp_path: Path, refusal: Any) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"prompt": "Half of 8?", "ground_truth": 4, "extra_info": "easy"}))
+    assert "column extra_info: expected a mapping, got 'easy'" in refusal(FROM_FILE, "--input", tmp_path / "rows.jsonl")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--prompt", "question"), "rows.jsonl, line 1, column question: there is no column question. It has q, a"),
         (("--prompt", "q"), "column reward_model: the row has no ground_truth"),
         ((), "line 1, column prompt: the file has only the columns"),
+        (("--system", "Be short."), "--system: it has no effect without --prompt or --template"),
         (("--template", "absent.j2"), "--template: absent.j2 cannot be read"),
         (("--mapping", "absent.yaml"), "absent.yaml"),
         (("--mapping", "{folder}/bad.yaml"), "bad.yaml:2: promt: unknown key"),

@@ -198,6 +198,12 @@ def test_settings_that_do_not_fit_the_rows_are_refused(keys: dict[str, Any], wor
         plain(**keys)
 
 
+def test_a_source_with_brackets_in_its_name_may_have_a_weight() -> None:
+    rows = RowFacts(["math[hard]", "tools"], [None, None])
+    drawn = draws(RowOrder(rows, settings(weights={"math[hard]": 3, "tools": 1})), 8)
+    assert shares(drawn, rows) == {"math[hard]": 0.75, "tools": 0.25}
+
+
 def test_rows_without_a_difficulty_and_files_with_the_same_source_are_named() -> None:
     rows = RowFacts(["a", "b"], [1.0, None], [("x.parquet", ["a", "b"]), ("y.parquet", ["b"])])
     with pytest.raises(ConfigError, match=r"agent_rl\.data\.order: 1 rows .*difficulty; the first is row 1 \(b\)"):

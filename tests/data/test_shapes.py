@@ -107,6 +107,16 @@ def test_gaps_of_a_typed_table_are_left_out_of_tools_kwargs() -> None:
     assert row["extra_info"]["tools_kwargs"] == {"python": {"create_kwargs": {"k": 1}}}
 
 
+@pytest.mark.parametrize("column", ["extra_info", "reward_model"])
+def test_a_column_that_is_no_mapping_is_left_for_the_check(column: str) -> None:
+    raw = {"messages": [*USER, {"role": "assistant", "content": "42"}], "available_tools": ["search"]}
+    raw |= {"reward_model": {"ground_truth": "42"}, "extra_info": {"index": 1}, column: "text"}
+    row, _ = as_row(COMMON | raw)
+    assert row[column] == "text"
+    with pytest.raises(ConfigError, match=f"column {column}: expected a mapping, got 'text'"):
+        check_row(row, "row 0")
+
+
 @pytest.mark.parametrize(
     ("raw", "key"),
     [

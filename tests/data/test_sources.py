@@ -75,7 +75,10 @@ BROKEN: dict[str, tuple[str, str | bytes | None, str, str]] = {  # the file's na
     "latin1 JSONL": ("x.jsonl", LINES.encode() + b'{"a": "\xe9"}', "line 6", "not UTF-8"),
     "UTF-16": ("x.csv", CSV.encode("utf-16"), "line 1", "not UTF-8"),
     "too many cells": ("x.csv", CSV + "a, b?,1\n", "line 7", "3 cells"),
-    "open quote": ("x.csv", CSV + '"a?,1\n', "line 7", "1 cells"),
+    "open quote": ("x.csv", CSV + '"a?,1\n', "line 7", "is not CSV (unexpected end of data)"),
+    "open quote in the last column": ("x.csv", CSV + 'a?,"5 inch\nb?,1\n', "line 7", "(unexpected end of data)"),
+    "text after a quote": ("x.csv", 'question,answer\n"a" b?,1\nc?,1\n', "line 2", "double the quotes in it"),
+    "quotes in TSV": ("x.tsv", CSV.replace(",", "\t") + '"a" b?\t1\n', "line 7", "expected after '\"'"),
     "doubled column": ("x.csv", "question,question,answer\na,b,c", "line 1", "twice"),
     "cut-off parquet": ("x.parquet", parquet(ROWS)[:-20], "", "cannot be read as parquet"),
     "broken page": ("x.parquet", b"PAR1" + b"\0" * 200 + parquet(ROWS)[204:], "", "cannot be read as parquet"),
@@ -136,8 +139,9 @@ def test_the_files_of_a_folder_are_found_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "hub" / "main").mkdir(parents=True)
     with pytest.raises(ConfigError, match=r"no file such as train\.jsonl"):
         split_files(tmp_path / "hub")
-    for name in ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet", "test-00000-of-00001.parquet"):
-        written(tmp_path / "hub" / "main" / name, "")
+    shards = ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001-a09b74b3ef9c3b56")
+    for name in shards:
+        written(tmp_path / "hub" / "main" / f"{name}.parquet", "")
     assert [len(paths) for paths in split_files(tmp_path / "hub").values()] == [1, 2]
 
 

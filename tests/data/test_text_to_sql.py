@@ -62,6 +62,20 @@ def test_each_form_becomes_a_row(databases: Path, example: dict[str, Any], sourc
 
 
 @pytest.mark.parametrize(
+    ("query", "sql"),
+    [
+        ("SELECT group_concat(id, '; ') FROM orders", "SELECT group_concat(id, '; ') FROM orders"),
+        ("SELECT 'it''s; so'; SELECT \"a;b\" FROM orders;", ["SELECT 'it''s; so'", 'SELECT "a;b" FROM orders']),
+        ("SELECT 1 -- it's one\n;SELECT 2", ["SELECT 1 -- it's one", "SELECT 2"]),
+    ],
+)
+def test_a_semicolon_in_quotes_does_not_end_a_query(databases: Path, query: str, sql: Any) -> None:
+    example = {"question": "Which?", "query": query, "db_name": "shop"}
+    row = to_row(example, "test", 0, databases=databases, now=NOW)
+    assert row["reward_model"]["ground_truth"]["sql"] == sql
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((), "the following arguments are required: --databases"),
@@ -82,6 +96,7 @@ def test_wrong_arguments_are_named(tmp_path: Path, refusal: Any, arguments: tupl
     [
         ("SELECT date('now', '-7 days')", "SELECT date('2025-01-15 12:00:00', '-7 days')"),
         ("SELECT CURRENT_DATE", "SELECT '2025-01-15'"),
+        ("SELECT current_time", "SELECT '12:00:00'"),
         ("SELECT knowledge FROM nowhere", "SELECT knowledge FROM nowhere"),
     ],
 )

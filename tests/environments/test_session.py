@@ -15,11 +15,11 @@ from PIL import Image
 
 from agent_rl import Environment
 from agent_rl.environments import EnvironmentSession, open_environment
-from agent_rl.environments.kind import NAME, ROW, row_values
+from agent_rl.environments.kind import NAME, ROW, SESSION, row_values
 from agent_rl.errors import ConfigError, InvalidArgumentsError, ToolError, UnscoredError
 from agent_rl.settings.user_code import BrokenCallError
-from agent_rl.tools import ToolOutput
-from agent_rl.trajectory import StopReason, Trajectory
+from agent_rl.tools import ToolOutput, ToolSession
+from agent_rl.trajectory import StopReason, ToolCall, Trajectory
 from tests.environments.sessions import LOCKERS, lockers, run, session
 
 
@@ -311,6 +311,25 @@ def test_a_reward_of_a_turn_counts_for_its_call_alone() -> None:
 
     assert run(session(Bell), work) == [0.25, None, 0.5, 0.25]
     assert Bell.shared.reward is None
+
+
+class Board(Base):
+    def move(self, squares: int) -> str:
+        """Move."""
+        self.reward_turn(0.5 if squares > 0 else -1.0)
+        if squares <= 0:
+            raise ToolError("illegal move")
+        return "moved"
+
+
+def test_a_call_that_fails_keeps_its_reward_of_the_turn() -> None:
+    async def work(world: EnvironmentSession) -> list[tuple[str, float | None]]:
+        async with ToolSession(world.specs, default_timeout_s=5, shared={SESSION: world}) as tools:
+            calls = [ToolCall("move", {"squares": squares}) for squares in (1, 0, 2, 0)]
+            return [(result.text, result.reward) for call in calls for result in await tools.run([call])]
+
+    moved, illegal = ("moved", 0.5), ("Error: illegal move", -1.0)
+    assert run(session(Board), work) == [moved, illegal, moved, illegal]
 
 
 def test_without_step_a_message_is_the_answer() -> None:

@@ -238,3 +238,17 @@ def test_recipe_has_a_component_for_each_reward(here):
     config = yaml.safe_load((task_recipe(str(FOLDER / "one_of_two.py")) / "config.yaml").read_text())
     parts = {name: each["weight"] for name, each in config["agent_rl"]["reward"]["components"].items()}
     assert parts == {"rolled": 1.0, "Coin": 1.0, "reset_differs": 0.0}
+
+
+def test_a_data_set_with_a_length_is_read_whole_and_an_endless_one_in_part(tmp_path, monkeypatch):
+    (tmp_path / "task.py").write_text(
+        "import itertools\n"
+        "train_dataset = [{'prompt': str(number)} for number in range(8)]\n"
+        "eval_dataset = ({'prompt': str(number)} for number in itertools.count())\n"
+        "class Task:\n"
+        "    def reset(self, **row): pass\n"
+        "    def get_reward(self): return 0.0\n"
+    )
+    monkeypatch.setattr("agent_rl.environments.trl.MOST_ROWS", 3)
+    kind = load_environment("task", str(tmp_path / "task.py"))
+    assert [len(kind.rows(split, 0)) for split in ("train", "test")] == [8, 3]

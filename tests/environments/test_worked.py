@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -201,4 +202,19 @@ def test_the_version_of_the_world_is_that_of_its_files(tmp_path: Any) -> None:
     file = tmp_path / "boxes.py"
     file.write_text(LOCKERS.read_text().replace("Lockers", "Boxes"))
     versions = {worked_world(names).version for names in ({"a": str(file)}, {"a": str(file)}, {"a": str(LOCKERS)})}
+    assert len(versions) == 2
+
+
+def test_the_version_of_the_world_covers_base_classes_in_other_files(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = set()
+    for answer in ("opened", "done"):
+        folder = tmp_path / answer
+        folder.mkdir()
+        (folder / "locker_base.py").write_text(LOCKERS.read_text().replace("done", answer))
+        (folder / "task.py").write_text('from locker_base import Lockers\nclass Task(Lockers):\n    """Open it."""\n')
+        monkeypatch.syspath_prepend(str(folder))
+        monkeypatch.delitem(sys.modules, "locker_base", raising=False)
+        versions.add(worked_world({"task": f"{folder / 'task.py'}:Task"}).version)
     assert len(versions) == 2

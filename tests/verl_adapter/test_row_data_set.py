@@ -88,6 +88,7 @@ def test_rows_in_shapes_of_guides_are_read_and_each_change_is_said_once(
     items = [found[number] for number in range(3)]
     assert [item["raw_prompt"][0]["content"] for item in items] == ["0?", "1?", "2?"]
     assert [item["reward_model"] for item in items] == [{"ground_truth": str(number)} for number in range(3)]
+    assert [item["index"] for item in items] == [0, 1, 2]
     assert [record.getMessage() for record in caplog.records if "prompts is read" in record.getMessage()] == [
         "rows are converted to the expected format: prompts is read as prompt"
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from agent_rl.data.reasoning_gym import generate, to_row
+from agent_rl.data.reasoning_gym import splits, to_row
 from agent_rl.environments.environment import Environment
 from agent_rl.environments.families import SIZES
 from agent_rl.errors import ConfigError, did_you_mean
@@ -33,12 +33,8 @@ class _Problem(Environment):
 
 def problems(generator: str, split: str, seed: int) -> Iterator[dict[str, Any]]:
     """Yield a generator's entries; no question is in both splits."""
-    test = _entries(generator, "test", seed)
-    if split == "test":
-        yield from test
-    else:
-        held_out = {entry["question"] for entry in test}
-        yield from (entry for entry in _entries(generator, split, seed) if entry["question"] not in held_out)
+    for index, raw in enumerate(splits(generator, seed, SIZES)[split]):
+        yield to_row(raw.value, split=split, index=index)["extra_info"]["entry"]
 
 
 def environment(id: str) -> type[Environment]:
@@ -52,8 +48,3 @@ def environment(id: str) -> type[Environment]:
     if id not in DATASETS:
         raise ConfigError(f"reasoning_gym:{id}", f"there is no generator {id!r}", did_you_mean(id, DATASETS))
     return type(f"reasoning_gym:{id}", (_Problem,), {"id": id, "__doc__": _Problem.__doc__})
-
-
-def _entries(generator: str, split: str, seed: int) -> list[dict[str, Any]]:
-    raw = generate(generator, 2 * seed + (split == "train"), SIZES[split])
-    return [to_row(each.value, split=split, index=index)["extra_info"]["entry"] for index, each in enumerate(raw)]
