@@ -148,7 +148,7 @@ def _from_known_shape(
     if row.get("prompt") is None:
         remedy = "Set the question's column with --prompt and the answer's column with --answer"
         raise ConfigError("column prompt", f"the file has only the columns {', '.join(map(str, example))}", remedy)
-    if not isinstance(row["extra_info"], Mapping):
+    if not isinstance(row["extra_info"], dict):
         return row  # `check_row` reports the column
     info = row["extra_info"] | {"split": split}
     if tool_selection is not None:

@@ -186,7 +186,7 @@ def _measured(measure: str | None, scores: list[float], infos: Sequence[Mapping[
     if measure == SCORE:
         return scores
     if measure is None:  # data sources whose answers are not scored report no `acc`
-        own = [info.get("acc") for info in infos]
+        own: list[Any] = [info.get("acc") for info in infos]
         return [float(acc) if _is_number(acc) else score for acc, score in zip(own, scores, strict=True)]
     if missing := [info for info in infos if not _is_number(info.get(measure))]:
         names = [name for name, value in missing[0].items() if _is_number(value)]

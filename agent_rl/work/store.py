@@ -137,7 +137,7 @@ class Store:
 
     def _read_new_lines(self) -> None:
         """Index the whole lines that were appended since the last call."""
-        if self.path.stat().st_size < self._end:  # the file was deleted and written anew
+        if self.path.stat().st_size < self._end:  # the file was deleted and written again
             self._places, self._end = {}, 0
         for start, line in whole_lines(self.path, self._end):
             with suppress(ValueError, TypeError):  # the process that wrote this line was killed

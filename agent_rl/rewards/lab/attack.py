@@ -162,8 +162,8 @@ class _Target:
         scores = [await self._score(variant) for variant in variants]
         valid = [score for score in scores if isinstance(score, Score)]
         if len(valid) < len(scores):
-            pairs = zip(variants, scores, strict=True)
-            example, failure = next((variant, score) for variant, score in pairs if isinstance(score, Exception))
+            scored = zip(variants, scores, strict=True)
+            example, failure = next((variant, score) for variant, score in scored if isinstance(score, Exception))
             error = f"{type(failure).__name__}: {failure}"
         else:
             after = _mean(valid)

@@ -203,13 +203,13 @@ class Model:
         """Check that a score is a number within the bounds, and scale it to the range 0 to 1 if there are bounds."""
         if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
             raise UnscoredError(f"expected a score, got {str(number)[:80]!r}")
-        number = float(number)  # a hook may return numpy's numbers
+        value = float(number)  # a hook may return numpy's numbers
         if self._range is None:
-            return number
+            return value
         low, high = self._range
-        if not low <= number <= high:
-            raise UnscoredError(f"the score {number:g} is not between {low:g} and {high:g}")
-        return (number - low) / (high - low)
+        if not low <= value <= high:
+            raise UnscoredError(f"the score {value:g} is not between {low:g} and {high:g}")
+        return (value - low) / (high - low)
 
     async def _classify(self, client: ChatClient, text: Any) -> Any:
         """Send text to a discriminative model, and return the model's numbers."""
