@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agent_rl.data.conversion import RawSet, text_of, value_of
 from agent_rl.data.rows import RESERVED_KEYS, make_row
-from agent_rl.data.shapes import as_row, without_further_columns
+from agent_rl.data.shapes import as_row, as_text, without_further_columns
 from agent_rl.errors import ConfigError, reason_of
 from agent_rl.settings.errors import Place, read_yaml, validated
 
@@ -143,13 +143,15 @@ def _from_known_shape(
     """Convert an example that is already a row in a shape that `as_row` reads; keys of the mapping take precedence."""
     defaults = {"data_source": mapping.data_source, "agent_name": agent_name, "ability": mapping.ability}
     given = mapping.model_dump(include=mapping.model_fields_set & {"data_source", "ability", "style"})
-    columns = [*example.items(), *given.items(), ("ground_truth", _answer(example, mapping))]
-    row, _ = as_row(defaults | {name: value for name, value in columns if value is not None}, number=index)
+    columns = {name: value for name, value in example.items() if value is not None}
+    row, _ = as_row(defaults | columns | given, number=index)
     if row.get("prompt") is None:
         remedy = "Set the question's column with --prompt and the answer's column with --answer"
         raise ConfigError("column prompt", f"the file has only the columns {', '.join(map(str, example))}", remedy)
-    if not isinstance(row["extra_info"], dict):
+    if not isinstance(row["extra_info"], dict) or not isinstance(model := row.get("reward_model", {}), dict):
         return row  # `check_row` reports the column
+    truth = {"style": given.get("style"), "ground_truth": as_text(_answer(example, mapping))}
+    row["reward_model"] = model | {name: value for name, value in truth.items() if value is not None}
     info = row["extra_info"] | {"split": split}
     if tool_selection is not None:
         info["tool_selection"] = tool_selection

@@ -68,6 +68,8 @@ def test_options_take_precedence_over_a_row_in_the_shape_of_a_guide(one: Any) ->
     assert (found["data_source"], found["ability"]) == ("gsm8k", "math")
     assert found["reward_model"] == {"style": "model", "ground_truth": "4"}
     assert found["extra_info"]["answer"] == "Let me see. It is four."
+    known = {"prompt": "Half of 8?", "reward_model": {"style": "rule", "ground_truth": "5"}, "label": "4"}
+    assert one(known, "--answer", "label", "--style", "model")["reward_model"] == found["reward_model"]
     without = one({"prompt": "Write a poem."}, "--style", "model")
     assert without["reward_model"] == {"style": "model"}
 
