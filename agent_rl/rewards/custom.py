@@ -35,8 +35,7 @@ def configured_reward(
         return Reward(settings, max_response_tokens=max_response_tokens)
     place, name = Place(f"{CUSTOM_FUNCTION}.path"), function.get("name") or "compute_score"
     path = str(function["path"]).removeprefix("file://")  # verl accepts this prefix, and pkg:// before a module
-    module = path.removeprefix("pkg://").replace("/", ".")
-    reference = f"{module}.{name}" if path.startswith("pkg://") else f"{path}:{name}"
+    reference = f"{path[6:].replace('/', '.')}.{name}" if path.startswith("pkg://") else f"{path}:{name}"
     user_function, stops = find_object(reference, place, Path.cwd()), settings.on_error == "stop"
     judge = UserFunction(user_function, place, options=function.get("reward_kwargs")).judge
 

@@ -17,7 +17,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,8 @@ def extract_query(solution: str) -> str:
 
 
 def _is_same(result: list[list[Any]], right: list[list[Any]], *, in_order: bool) -> bool:
-    collect = list if in_order else Counter
-    return bool(collect(map(_key, result)) == collect(map(_key, right)))
+    first, second = ([tuple(map(_plain, row)) for row in rows] for rows in (result, right))
+    return first == second if in_order else Counter(first) == Counter(second)
 
 
 def _sorts(query: str) -> bool:
@@ -101,12 +101,8 @@ def _rows(tables: Mapping[str, Any] | str | Path, query: str) -> list[list[Any]]
     return in_a_place(lambda: pool.rows(tables, query, timeout_s=QUERY_S, memory_mb=MEMORY_MB, max_rows=_MAX_ROWS))
 
 
-def _key(row: Sequence[Any]) -> tuple[Any, ...]:
-    """Convert a row to a key for comparisons: 1 and 1.0 are equal, and floats are rounded to six decimals."""
-    return tuple(_plain(value) for value in row)
-
-
 def _plain(value: Any) -> Any:
+    """Convert a value for comparisons: 1 and 1.0 are equal, and floats are rounded to six decimals."""
     if isinstance(value, dict):  # the pool returns bytes as a dict
         return value["bytes"], "bytes"
     if isinstance(value, float) and math.isfinite(value):
