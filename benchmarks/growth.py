@@ -142,10 +142,10 @@ def _more(values: Sequence[int]) -> int:
 
 
 def _name(process: psutil.Process) -> str:
-    """Return the process's number and its title, or the module that Python executes."""
+    """Return the number of the process, with its title without the method, or the module that Python executes."""
     with suppress(psutil.NoSuchProcess):
         words = process.cmdline()
-        title = next((word for word in words if word.startswith(("ray::", "sglang::"))), "")
+        title = next((word for word in words if word.startswith(("ray::", "sglang::"))), "").partition(".")[0]
         module = re.search(r"-m ([\w.]+)", " ".join(words))
         return f"{title or (module[1] if module else process.name())} {process.pid}"
     return f"gone {process.pid}"

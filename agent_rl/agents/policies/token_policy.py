@@ -47,8 +47,9 @@ def stored_sequences(stored: Sequence[TokenSequence]) -> list[TrainingSequence]:
     """Return the training sequences of a trajectory in a trace, without images."""
     sequences, sample = [], itertools.count(1)
     for own in stored:
-        runs = sampled_runs(own["mask"])
-        numbers = own["samples"] if "samples" in own else [next(sample) for _ in runs]
+        runs, numbers = sampled_runs(own["mask"]), own.get("samples", [])
+        if len(numbers) != len(runs):  # an older trace, or a wrong mask, which `agent-rl certify run` reports
+            numbers = [next(sample) for _ in runs]
         spans = [(number, *run) for number, run in zip(numbers, runs, strict=True)]
         prompt, response, mask = array("i", own["prompt_ids"]), array("i", own["response_ids"]), array("b", own["mask"])
         logprobs = None if own["logprobs"] is None else array("d", own["logprobs"])
