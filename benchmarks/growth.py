@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,6 +51,8 @@ class Sample(NamedTuple):
     pss_mib: float
     descriptors: int
     threads: int
+    names: dict[str, int]
+    """The number of threads with each name."""
 
 
 def train(hours: float) -> dict[str, Any]:
@@ -80,7 +83,8 @@ def train(hours: float) -> dict[str, Any]:
         processes = {_name(process): process for process in other_processes()}
         for name, process in processes.items():
             with suppress(psutil.NoSuchProcess):
-                sample = Sample(now, _pss_mib(process.pid), process.num_fds(), process.num_threads())
+                names = _thread_names(process.pid)
+                sample = Sample(now, _pss_mib(process.pid), process.num_fds(), sum(names.values()), names)
                 samples.setdefault(name, []).append(sample)
         files = sum(len(found) for place in FOLDERS for _, _, found in os.walk(place))
         counts.append((now, len(processes), files))
@@ -110,7 +114,11 @@ def judged(measured: dict[str, Any]) -> dict[str, Any]:
         processes.append(row)
         if growth > SHARE * level + MIB:
             problems.append(f"{name} grows by {growth:.1f} MiB in {HORIZON_H:.0f} hours, from {level:.0f}")
-        problems += [f"{name} has {row[key]} more {key}" for key in ("descriptors", "threads") if row[key] > 0]
+        if row["descriptors"] > 0:
+            problems.append(f"{name} has {row['descriptors']} more descriptors")
+        if row["threads"] > 0:
+            new = Counter(late[-1].names) - Counter(late[0].names)
+            problems.append(f"{name} has {row['threads']} more threads ({', '.join(sorted(new))})")
     counts = {
         what: _more([count[place] for count in measured["counts"] if count[0] >= start])
         for place, what in ((1, "processes"), (2, "temporary files"))
@@ -149,6 +157,14 @@ def _name(process: psutil.Process) -> str:
         module = re.search(r"-m ([\w.]+)", " ".join(words))
         return f"{title or (module[1] if module else process.name())} {process.pid}"
     return f"gone {process.pid}"
+
+
+def _thread_names(pid: int) -> dict[str, int]:
+    names = Counter[str]()
+    for file in Path(f"/proc/{pid}/task").glob("*/comm"):
+        with suppress(OSError):  # the thread has ended
+            names[file.read_text().strip()] += 1
+    return names
 
 
 def _pss_mib(pid: int) -> float:
