@@ -34,10 +34,12 @@ def readable_rows(case: RunCase) -> Iterator[ConfigError]:
 @check("data", at=AT)
 def stored_validation(case: RunCase) -> Iterator[ConfigError]:
     """TransferQueue has room for all trajectories of a validation batch; sessions that find no room would fail."""
-    rows, size = sum(file.count for file in case.val), case.get("data.val_batch_size")
-    prompts = min(each for each in (rows, size, case.get("data.val_max_samples")) if each and each > 0) if rows else 0
+    limits = (case.get(f"data.{name}") for name in ("val_batch_size", "val_max_samples"))
+    prompts = min(
+        [sum(file.count for file in case.val), *(each for each in limits if isinstance(each, int) and each > 0)]
+    )
     stored, most = prompts * case.number("actor_rollout_ref.rollout.val_kwargs.n", 1), case.get(STORED)
-    if most is not None and stored > most:
+    if isinstance(most, int) and stored > most:
         problem = f"a validation batch has {stored:,} trajectories, but TransferQueue stores at most {most:,}"
         yield ConfigError("data.val_batch_size", problem, f"Set it to a smaller number, or {STORED} to null")
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from agent_rl.errors import ConfigError
 from agent_rl.remote import Remote, RemoteError, RemoteLimits
+from agent_rl.remote.http import SERVER_URL
 from agent_rl.sandbox.host.cases import Case, StdioCase, read_cases
 from agent_rl.sandbox.host.execution import ExecutionStatus
 from agent_rl.sandbox.host.grading import CaseResult, GradeReport, difference, grade_in_order
@@ -82,8 +83,8 @@ class FusionServer:
 
     def __post_init__(self) -> None:
         """Raise ConfigError if `url` is not a URL."""
-        if not re.match("https?://[^/]", self.url):
-            problem = f"expected a URL that starts with http:// or https://, got {self.url!r}"
+        if not re.match(SERVER_URL, self.url):
+            problem = f"expected a URL with http:// or https:// and a host, got {self.url!r}"
             raise ConfigError("reward.sandbox_fusion.url", problem, "Write, for example, http://localhost:8080")
 
 
